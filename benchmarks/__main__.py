@@ -2,7 +2,7 @@
 `docs/benchmarks.md`.
 
 `python -m benchmarks` runs all; `python -m benchmarks readers tokens` only those, and prints the
-table without writing. `readme` comes first: what a person types, on real logs, against an earlier
+table without writing. `user_calls` runs first: calls of a user on real logs, against an earlier
 tree (`CTXKIT_EARLIER`).
 """
 
@@ -18,24 +18,22 @@ from pathlib import Path
 
 from benchmarks.mutation_scores import format_section
 
-HERE = Path(__file__).parent
-TABLE = HERE.parent / "docs" / "benchmarks.md"
-SECONDS = 1800
-_RUN = """
+FOLDER = Path(__file__).parent
+TABLE = FOLDER.parent / "docs" / "benchmarks.md"
+TIMEOUT_SECONDS = 1800
+_RUN_SCRIPT = """
 import importlib, json, os, sys
 benchmark = importlib.import_module(sys.argv[1])
 if hasattr(os, "sched_setaffinity") and not getattr(benchmark, "PARALLEL", False):
     os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
 print("\\n@rows " + json.dumps(benchmark.run()))
 """
-"""Cores differ, on some machines by half: both sides of a ratio stay on one, unless a module is
-`PARALLEL`.
-"""
+"""Runs a module on one core unless it is `PARALLEL`, because cores differ, on some machines by half."""
 _HEAD = """# Benchmarks
 
 Written by `make bench`. A row is a ratio of median CPU times between ctxkit and a named peer in one process on one core
 (two where processes are compared), once both results are equal. On another machine, figures differ more than ratios. The
-rows of `readme` are commands on real logs, against an earlier ctxkit (`CTXKIT_EARLIER`) or a limit of time.
+rows of `user_calls` are commands on real logs, against an earlier ctxkit (`CTXKIT_EARLIER`) or a limit of time.
 {where}
 
 | benchmark | what | ours | peer | unit | ratio | goal | |
@@ -43,70 +41,65 @@ rows of `readme` are commands on real logs, against an earlier ctxkit (`CTXKIT_E
 """
 
 
-def list_benchmarks(wanted: list[str]) -> list[str]:
-    """Return the names of the benchmark modules, all or those that were asked for."""
-    known = sorted(p.stem for p in HERE.glob("bench_*.py"))
-    unknown = [w for w in wanted if f"bench_{w}" not in known]
+def list_benchmarks(names: list[str]) -> list[str]:
+    """Return the benchmark modules, all or those of the given names, `bench_user_calls` first."""
+    known = sorted(p.stem for p in FOLDER.glob("bench_*.py"))
+    unknown = [name for name in names if f"bench_{name}" not in known]
     if unknown:
         sys.exit(
             f"No benchmark is called {', '.join(unknown)}; there is:"
-            f" {', '.join(k[6:] for k in known)}."
+            f" {', '.join(module[6:] for module in known)}."
         )
-    found = [k for k in known if not wanted or k[6:] in wanted]
-    return sorted(found, key=lambda k: k != "bench_user_calls")
+    selected = [module for module in known if not names or module[6:] in names]
+    return sorted(selected, key=lambda module: module != "bench_user_calls")
 
 
-def measure(benchmark: str) -> list[dict] | str:
-    """Return the rows of one module, run in a fresh process, or the last line of what
-    went wrong.
-    """
-    command = [sys.executable, "-c", _RUN, f"benchmarks.{benchmark}"]
+def measure(module: str) -> list[dict] | str:
+    """Return the rows of one module, run in a fresh process, or the last line of its error."""
+    command = [sys.executable, "-c", _RUN_SCRIPT, f"benchmarks.{module}"]
     try:
-        done = subprocess.run(
+        process = subprocess.run(
             command,
-            cwd=HERE.parent,
+            cwd=FOLDER.parent,
             capture_output=True,
             text=True,
-            timeout=SECONDS,
+            timeout=TIMEOUT_SECONDS,
             check=False,
             env=os.environ,
         )
     except subprocess.TimeoutExpired:
-        return f"no answer in {SECONDS} s"
-    rows = [line[6:] for line in done.stdout.splitlines() if line.startswith("@rows ")]
-    if done.returncode or not rows:
-        return (done.stderr.strip().splitlines() or ["it printed no rows"])[-1]
-    return json.loads(rows[-1])
+        return f"no answer in {TIMEOUT_SECONDS} s"
+    row_lines = [line[6:] for line in process.stdout.splitlines() if line.startswith("@rows ")]
+    if process.returncode or not row_lines:
+        return (process.stderr.strip().splitlines() or ["it printed no rows"])[-1]
+    return json.loads(row_lines[-1])
 
 
-def goal(row: dict) -> str:
-    """Return the goal of a row as `<= 4` or `>= 8`; one that is a bare number is a bound in the
-    ratio's direction.
+def format_goal(row: dict) -> str:
+    """Return the goal of a row, as `<= 4` or `>= 8`.
 
-    A ratio of ours to the peer's shall be small, one of the peer's to ours large. `and ours <= 0.1`
-    bounds the figure.
+    A goal that is a bare number is an upper bound if the ratio is ours to the peer's, and a lower
+    bound if it is the peer's to ours. `and ours <= 0.1` bounds our figure, too.
     """
-    told = row.get("goal")
-    if not isinstance(told, (int, float)):
-        return str(told or "").replace("≤", "<=").replace("≥", ">=")
+    goal = row.get("goal")
+    if not isinstance(goal, (int, float)):
+        return str(goal or "").replace("≤", "<=").replace("≥", ">=")
     ours, peer, ratio = row["ours"], row["peer"], row["ratio"]
-    small = abs(ratio - ours / peer) <= abs(ratio - peer / ours)
-    return f"{'<=' if small else '>='} {told:,}"
+    is_upper_bound = abs(ratio - ours / peer) <= abs(ratio - peer / ours)
+    return f"{'<=' if is_upper_bound else '>='} {goal:,}"
 
 
-def holds(row: dict) -> bool | None:
-    """Whether a row keeps its goal: that of its ratio, and of its figure where one is named; None
-    without a goal.
-    """
-    kept = [_kept(row, clause) for clause in goal(row).split(" and ")]
-    return None if None in kept else all(kept)
+def is_goal_met(row: dict) -> bool | None:
+    """Return whether a row meets all clauses of its goal; None if it has no goal."""
+    clauses_met = [_is_clause_met(row, clause) for clause in format_goal(row).split(" and ")]
+    return None if None in clauses_met else all(clauses_met)
 
 
-def _kept(row: dict, clause: str) -> bool | None:
-    which = "ours" if clause.startswith("ours ") else "ratio"
+def _is_clause_met(row: dict, clause: str) -> bool | None:
+    figure = "ours" if clause.startswith("ours ") else "ratio"
     sign, _, bound = clause.removeprefix("ours ").partition(" ")
     try:
-        limit, value = float(bound.replace(",", "")), float(row[which])
+        limit, value = float(bound.replace(",", "")), float(row[figure])
     except (TypeError, ValueError):
         return None
     return {"<=": value <= limit, "<": value < limit, ">=": value >= limit, ">": value > limit}.get(
@@ -114,21 +107,25 @@ def _kept(row: dict, clause: str) -> bool | None:
     )
 
 
-def line(benchmark: str, row: dict) -> str:
+def format_row(module: str, row: dict) -> str:
     """Return a row of the table."""
-    said = {True: "holds", False: "**missed**", None: ""}[holds(row)]
+    verdict = {True: "holds", False: "**missed**", None: ""}[is_goal_met(row)]
     cells = (
-        benchmark[6:],
+        module[6:],
         row["name"],
-        _number(row["ours"]),
-        _number(row["peer"]),
+        _format_number(row["ours"]),
+        _format_number(row["peer"]),
         row["unit"],
-        _number(row["ratio"]),
+        _format_number(row["ratio"]),
     )
-    return "| " + " | ".join(str(c).replace("|", "\\|") for c in (*cells, goal(row), said)) + " |"
+    return (
+        "| "
+        + " | ".join(str(c).replace("|", "\\|") for c in (*cells, format_goal(row), verdict))
+        + " |"
+    )
 
 
-def _number(value: object) -> str:
+def _format_number(value: object) -> str:
     return (
         f"{value:,.3g}"
         if isinstance(value, float) and abs(value) < 1000
@@ -138,32 +135,32 @@ def _number(value: object) -> str:
     )
 
 
-def where() -> str:
-    """Return on what the figures were measured."""
+def describe_machine() -> str:
+    """Return the sentence on when and on what machine the figures were measured."""
     day = datetime.now(UTC).strftime("%Y-%m-%d")
     python, system = platform.python_version(), f"{platform.system()} {platform.machine()}"
     return f"Measured {day} with Python {python} on {system}, {os.cpu_count()} cores."
 
 
-def main(wanted: list[str]) -> int:
-    """Run, print, write; 1 where a goal was missed or a benchmark broke."""
+def main(names: list[str]) -> int:
+    """Run benchmarks, print and write the table; return 1 if one failed or missed a goal."""
     lines, broken, missed = [], [], 0
-    for benchmark in list_benchmarks(wanted):
-        print(f"{benchmark} ...", file=sys.stderr, flush=True)
-        rows = measure(benchmark)
+    for module in list_benchmarks(names):
+        print(f"{module} ...", file=sys.stderr, flush=True)
+        rows = measure(module)
         if isinstance(rows, str):
-            broken.append(f"* {benchmark} could not be measured: {rows}")
+            broken.append(f"* {module} could not be measured: {rows}")
             continue
-        lines += [line(benchmark, row) for row in rows]
-        missed += sum(holds(row) is False for row in rows)
+        lines += [format_row(module, row) for row in rows]
+        missed += sum(is_goal_met(row) is False for row in rows)
     text = (
-        _HEAD.format(where=where())
+        _HEAD.format(where=describe_machine())
         + "\n".join(lines)
         + ("\n\n" + "\n".join(broken) if broken else "")
         + "\n"
     )
     print(text)
-    if not wanted:
+    if not names:
         section = format_section()
         TABLE.write_text(text + (f"\n{section}" if section else ""), encoding="utf-8")
     return 1 if broken or missed else 0

@@ -1,5 +1,5 @@
-"""What the kit itself costs in a live turn: each call of a session of 1,000 messages, in memory and
-on disk.
+"""CPU time that the kit itself takes in a live turn: each call of a session of 1,000 messages, in
+memory and on disk.
 
 The peer of half of the rows is the project's own limit of 2 ms for a decision; that of the others
 is the same session when it was short. With everything on disk the limit is the same: a reply, a
@@ -46,61 +46,69 @@ async def give(n: int = 0) -> str:
     return f"line {n} of a file that was read\n" * 6
 
 
-class Instant:
-    """Answers at once with a tool call, and notes the CPU time at each request."""
+class InstantModel:
+    """A model that answers at once with a tool call, and notes the CPU time at each request."""
 
     name, notice, context_window = "bench/instant", "scripted for the benchmark", None
 
     def __init__(self) -> None:
-        self.at: list[float] = []
+        self.request_times: list[float] = []
         self._ids = count()
 
     async def __call__(self, request: Request, emit: Emit) -> Message:  # noqa: ARG002  a model's signature
-        self.at.append(time.process_time())
-        call = ToolCall(f"c{next(self._ids)}", "give", {"n": len(self.at)})
+        self.request_times.append(time.process_time())
+        call = ToolCall(f"c{next(self._ids)}", "give", {"n": len(self.request_times)})
         usage = Usage(input_tokens=10, output_tokens=5)
         return Message(
             role="assistant", parts=(Text("Reading on."), call), stop="tool", usage=usage
         )
 
 
-def steps(rules: Rules, *, disk: bool) -> list[float]:
-    """Return the milliseconds from each request to the next: reply kept, tool run, next call
-    prepared.
+def measure_steps(rules: Rules, *, on_disk: bool) -> list[float]:
+    """Return the milliseconds from each request to the next.
+
+    In between, the reply is stored, the tool runs and the next call is prepared.
     """
-    model, limits = Instant(), Limits(calls=CALLS)
+    model, limits = InstantModel(), Limits(calls=CALLS)
     rules = rules.but(counter=get_counter("chars/4"))
-    common: dict[str, Any] = {"model": model, "rules": rules, "clock": time.time, "limits": limits}
+    settings: dict[str, Any] = {
+        "model": model,
+        "rules": rules,
+        "clock": time.time,
+        "limits": limits,
+    }
     with tempfile.TemporaryDirectory() as folder:
-        if disk:
+        if on_disk:
             with LiveSession(
-                "bench", tools=[tool(give)], workspace=Workspace(folder), **common
+                "bench", tools=[tool(give)], workspace=Workspace(folder), **settings
             ) as live:
                 asyncio.run(live.turn("Read everything."))
-                said = len(live.session.messages)
+                messages_n = len(live.session.messages)
         else:
-            agent = Agent(Session(id="bench"), tools=[tool(give)], **common)
+            agent = Agent(Session(id="bench"), tools=[tool(give)], **settings)
             asyncio.run(agent.turn("Read everything."))
-            said = len(agent.session.messages)
-    assert said >= 2 * CALLS  # every reply and every result is there
-    return [(b - a) * 1000 for a, b in zip(model.at, model.at[1:], strict=False)]
+            messages_n = len(agent.session.messages)
+    assert messages_n >= 2 * CALLS  # every reply and every result is there
+    return [
+        (b - a) * 1000 for a, b in zip(model.request_times, model.request_times[1:], strict=False)
+    ]
 
 
 def run() -> list[dict[str, Any]]:
-    """Return the rows."""
+    """Return two rows for each rules and storage: against the limit, and late against early."""
     rows = []
     for name, rules in RULES.items():
-        for where in ("memory", "disk"):
-            taken = [steps(rules, disk=where == "disk") for _ in range(3)]
-            early = statistics.median(t for ts in taken for t in ts[50:100])
-            late = statistics.median(t for ts in taken for t in ts[-50:])
-            what = (
+        for storage in ("memory", "disk"):
+            steps = [measure_steps(rules, on_disk=storage == "disk") for _ in range(3)]
+            early = statistics.median(ms for run_steps in steps for ms in run_steps[50:100])
+            late = statistics.median(ms for run_steps in steps for ms in run_steps[-50:])
+            description = (
                 f"a call of an agent, {name},"
-                f" {'with its files on disk' if where == 'disk' else 'in memory'}"
+                f" {'with its files on disk' if storage == 'disk' else 'in memory'}"
             )
             rows.append(
                 {
-                    "name": f"{what}, at 1,000 messages",
+                    "name": f"{description}, at 1,000 messages",
                     "ours": late,
                     "peer": LIMIT_MS,
                     "ratio": late / LIMIT_MS,
@@ -110,7 +118,7 @@ def run() -> list[dict[str, Any]]:
             )
             rows.append(
                 {
-                    "name": f"{what}, at 1,000 against 150 messages",
+                    "name": f"{description}, at 1,000 against 150 messages",
                     "ours": late,
                     "peer": early,
                     "ratio": late / early,

@@ -1,6 +1,4 @@
-"""Imports and first counts as whole processes, CPU time, pairs in turn: what a kernel pays before
-anything happens.
-"""
+"""CPU time of imports and first counts in fresh processes: what a kernel needs before it works."""
 
 from __future__ import annotations
 
@@ -18,8 +16,8 @@ UNWANTED = ["litellm", "plotly", "ipywidgets", "nbformat", "IPython", "pandas", 
 TEXT = "hello world, this is the first text"
 
 
-def spent(script: str) -> float:
-    """CPU seconds of one process, its start included."""
+def measure_process(script: str) -> float:
+    """Return the CPU seconds of one process, with its start."""
     env = os.environ | {"LITELLM_LOCAL_MODEL_COST_MAP": "True"}
     env.pop("PYTHONDONTWRITEBYTECODE", None)  # with it nothing is ever warm
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
@@ -28,36 +26,36 @@ def spent(script: str) -> float:
     return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 
 
-def pair(ours: str, peer: str, rounds: int) -> tuple[float, float]:
-    """Medians of both, measured in turn after a warm-up."""
-    spent(ours), spent(peer)
-    taken = [(spent(ours), spent(peer)) for _ in range(rounds)]
-    a, b = (statistics.median(side) for side in zip(*taken, strict=True))
+def measure_pair(ours: str, peer: str, rounds: int) -> tuple[float, float]:
+    """Return the median CPU seconds of two scripts that run in turns, after a warm-up."""
+    measure_process(ours), measure_process(peer)
+    seconds = [(measure_process(ours), measure_process(peer)) for _ in range(rounds)]
+    a, b = (statistics.median(side) for side in zip(*seconds, strict=True))
     return a, b
 
 
-def row(name: str, ours: float, peer: float, ratio: float, goal: str) -> dict[str, object]:
+def make_row(name: str, ours: float, peer: float, ratio: float, goal: str) -> dict[str, object]:
     return {"name": name, "ours": ours, "peer": peer, "ratio": ratio, "goal": goal, "unit": "s CPU"}
 
 
-def loaded() -> list[str]:
-    """Heavy libraries that `import ctxkit` loads: none."""
+def list_loaded_libraries() -> list[str]:
+    """Return the heavy libraries that `import ctxkit` loads; there should be none."""
     script = (
         f"import sys, json, ctxkit; print(json.dumps([m for m in {UNWANTED!r} if m in"
         " sys.modules]))"
     )
-    out = subprocess.run(
+    printed = subprocess.run(
         [sys.executable, "-c", script], check=True, capture_output=True, text=True
     ).stdout
-    return list(json.loads(out))
+    return list(json.loads(printed))
 
 
-CHART = """
+CHART_SCRIPT = """
 import ctxkit as ck
 chart = ck.plots.growth(ck.read({path!r}))
 assert chart._repr_mimebundle_()
 """
-NO_KEY = """
+MISSING_KEY_SCRIPT = """
 import asyncio
 from ctxkit.agent.models.model import Request, ignore_delta
 from ctxkit.agent.models.litellm_provider import ProviderModel
@@ -66,47 +64,51 @@ try:
 except Exception as e:
     assert str(e).endswith("ANTHROPIC_API_KEY."), e
 """
-THEIR_LOOK = """
+PEER_MISSING_KEY_SCRIPT = """
 import litellm
 assert litellm.validate_environment("anthropic/x")["missing_keys"] == ["ANTHROPIC_API_KEY"]
 """
 
 
-def first_chart() -> dict[str, object]:
-    """A fresh process that reads a real log and draws its growth, over `import pandas`."""
-    real = Path(os.environ.get("CTXKIT_SESSIONS", "")) / "pi" / "before-compaction.jsonl"
-    script = CHART.format(path=str(real if real.is_file() else samples.path()))
-    ours, pandas = pair(script, "import pandas", 7)
+def measure_first_chart() -> dict[str, object]:
+    """Measure a fresh process that reads a real log and draws a chart, against `import pandas`."""
+    log = Path(os.environ.get("CTXKIT_SESSIONS", "")) / "pi" / "before-compaction.jsonl"
+    script = CHART_SCRIPT.format(path=str(log if log.is_file() else samples.path()))
+    ours, peer = measure_pair(script, "import pandas", 7)
     name = "import, read a real log, first growth chart, over `import pandas`"
-    return row(name, ours, pandas, ours / pandas, "<= 1.1")
+    return make_row(name, ours, peer, ours / peer, "<= 1.1")
 
 
-def missing_key() -> dict[str, object]:
-    """A fresh process that asks a provider without its key, against LiteLLM's own look for it."""
+def measure_missing_key() -> dict[str, object]:
+    """Measure a process that calls a provider without a key, against LiteLLM's own check."""
     os.environ.pop("ANTHROPIC_API_KEY", None)
     os.environ.pop("ANTHROPIC_AUTH_TOKEN", None)
-    ours, theirs = pair(NO_KEY, THEIR_LOOK, 3)
+    ours, peer = measure_pair(MISSING_KEY_SCRIPT, PEER_MISSING_KEY_SCRIPT, 3)
     name = "a provider's missing key, told, against litellm.validate_environment"
-    return row(name, ours, theirs, theirs / ours, ">= 8 and ours <= 0.5")
+    return make_row(name, ours, peer, peer / ours, ">= 8 and ours <= 0.5")
 
 
 def run() -> list[dict[str, object]]:
-    assert loaded() == [], loaded()
-    ours, bare = pair("import ctxkit", "pass", 25)
-    exact = f"from ctxkit import tokens; assert tokens.exact_counter()({TEXT!r}) == 8"
-    peer = f"import litellm; assert litellm.token_counter(model='gpt-4o', text={TEXT!r}) == 8"
-    first, theirs = pair(exact, peer, 3)
+    assert list_loaded_libraries() == [], list_loaded_libraries()
+    ours, bare_python = measure_pair("import ctxkit", "pass", 25)
+    script = f"from ctxkit import tokens; assert tokens.exact_counter()({TEXT!r}) == 8"
+    peer_script = (
+        f"import litellm; assert litellm.token_counter(model='gpt-4o', text={TEXT!r}) == 8"
+    )
+    first_count, first_of_peer = measure_pair(script, peer_script, 3)
     return [
-        row("import ctxkit, over `python -c pass`", ours, bare, ours / bare, "<= 1.25"),
-        row(
+        make_row(
+            "import ctxkit, over `python -c pass`", ours, bare_python, ours / bare_python, "<= 1.25"
+        ),
+        make_row(
             "first exact count, against litellm.token_counter",
-            first,
-            theirs,
-            theirs / first,
+            first_count,
+            first_of_peer,
+            first_of_peer / first_count,
             ">= 8",
         ),
-        first_chart(),
-        missing_key(),
+        measure_first_chart(),
+        measure_missing_key(),
     ]
 
 

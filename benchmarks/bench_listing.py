@@ -1,9 +1,9 @@
 """Listing a home folder of Claude Code sessions, against ccusage and codeburn from npm.
 
-The corpus is made from real transcripts (`CTXKIT_SESSIONS`): each made session has a size drawn
-from a log-normal distribution, the lines of one real transcript up to that size, and ids of its
-own. `CTXKIT_PEERS` names a folder in which `npm install ccusage codeburn` ran. All programs run as
-processes of their own over the same home folder; their CPU is that of the process and its children.
+The corpus is made from real transcripts (`CTXKIT_SESSIONS`): each synthetic session has a size
+drawn from a log-normal distribution, the lines of one real transcript up to that size, and its own
+ids. `CTXKIT_PEERS` names a folder in which `npm install ccusage codeburn` ran. Each program runs in
+its own process over the same home folder; its CPU is that of the process and its children.
 
     python -m benchmarks.bench_listing HOME    makes the corpus in HOME and prints its size
 """
@@ -23,7 +23,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from benchmarks.cpu_timing import bounded
+from benchmarks.cpu_timing import make_bounded_row
 
 SEED = 41
 CORPUS_BYTES = 350 << 20
@@ -31,7 +31,7 @@ MEDIAN_BYTES, SPREAD = 450_000, 1.5
 """Median of the sizes, and the standard deviation of their logarithms."""
 MAX_BYTES = 24 << 20
 MANY_BYTES = 80 << 20
-"""Of some 10,000 short sessions."""
+"""Size of a corpus of some 10,000 short sessions."""
 ROUNDS = 5
 _IDS = re.compile(
     rb"\b(?:[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
@@ -43,52 +43,59 @@ def make_corpus(
     transcripts: list[Path], home: Path, n_bytes: int = CORPUS_BYTES, median: int = MEDIAN_BYTES
 ) -> int:
     """Write sessions below `home` until they have `n_bytes`; return how many there are."""
-    draw = random.Random(SEED)
+    rng = random.Random(SEED)
     contents = [_read_lines(path) for path in transcripts]
-    written = number = 0
+    written = sessions_n = 0
     while written < n_bytes:
-        size = min(MAX_BYTES, int(draw.lognormvariate(0, SPREAD) * median), n_bytes - written)
+        size = min(MAX_BYTES, int(rng.lognormvariate(0, SPREAD) * median), n_bytes - written)
         # a long session repeats a long transcript: a short one would repeat its few lines too often
         large_enough = [c for c in contents if sum(map(len, c)) * 4 >= size] or contents[-1:]
-        content = _make_session(draw.choice(large_enough), max(size, 4_000), f"{SEED}-{number}")
-        folder = home / f".claude/projects/-w-project-{number % 40}"
+        content = _make_session(rng.choice(large_enough), max(size, 4_000), f"{SEED}-{sessions_n}")
+        folder = home / f".claude/projects/-w-project-{sessions_n % 40}"
         folder.mkdir(parents=True, exist_ok=True)
-        name = hashlib.sha256(f"{SEED}-{number}".encode()).hexdigest()
+        name = hashlib.sha256(f"{SEED}-{sessions_n}".encode()).hexdigest()
         (folder / f"{_format_uuid(name)}.jsonl").write_bytes(content)
-        written, number = written + len(content), number + 1
-    return number
+        written, sessions_n = written + len(content), sessions_n + 1
+    return sessions_n
 
 
 def _read_lines(path: Path) -> list[bytes]:
-    """Return the lines that are objects: comments that a publisher added are no program's."""
+    """Return the lines that are JSON objects, without the comments that a publisher added."""
     return [e for e in path.read_bytes().splitlines(keepends=True) if e.startswith(b"{")]
 
 
 def _make_session(lines: list[bytes], size: int, name: str) -> bytes:
-    """Return lines up to a size; each pass over them has new ids, and the session one id."""
+    """Return the lines of a session up to a size, with one session id.
+
+    Lines are repeated until the size is reached; each pass over them has new ids.
+    """
     pieces: list[bytes] = []
     total = passes = 0
     session = _format_uuid(hashlib.sha256(name.encode()).hexdigest()).encode()
     while total < size:
-        renamed: dict[bytes, bytes] = {}
+        new_ids: dict[bytes, bytes] = {}
 
-        def rename(match: re.Match[bytes], renamed: dict = renamed, salt: int = passes) -> bytes:
+        def replace_id(
+            match: re.Match[bytes], new_ids: dict = new_ids, salt: int = passes
+        ) -> bytes:
             old = match[0]
-            if old not in renamed:
+            if old not in new_ids:
                 digest = hashlib.sha256(b"%d %s %s" % (salt, name.encode(), old)).hexdigest()
                 is_uuid = b"_" not in old
-                renamed[old] = (
+                new_ids[old] = (
                     _format_uuid(digest).encode()
                     if is_uuid
                     else old[: old.index(b"_") + 1] + digest[:24].encode()
                 )
-            return renamed[old]
+            return new_ids[old]
 
         for line in lines:
             if total >= size:
                 break
-            own = re.sub(rb'("sessionId":")[^"]+', rb"\g<1>" + session, _IDS.sub(rename, line))
-            pieces.append(own.removesuffix(b"\n") + b"\n")
+            new_line = re.sub(
+                rb'("sessionId":")[^"]+', rb"\g<1>" + session, _IDS.sub(replace_id, line)
+            )
+            pieces.append(new_line.removesuffix(b"\n") + b"\n")
             total += len(pieces[-1])
         passes += 1
     return b"".join(pieces)
@@ -127,84 +134,91 @@ def measure_process(command: list[str], home: Path) -> tuple[float, str, float]:
     return usage.ru_utime + usage.ru_stime, text, usage.ru_maxrss / 1024
 
 
-def _list(home: Path) -> tuple[float, str, float]:
+def _list_sessions(home: Path) -> tuple[float, str, float]:
     return measure_process([sys.executable, "-m", "ctxkit", "list", "--all", "--json"], home)
 
 
-def _forget(home: Path) -> None:
+def _remove_caches(home: Path) -> None:
     for name in (".state", ".cache"):
         shutil.rmtree(home / name, ignore_errors=True)
 
 
 PEER_PROGRAMS = Path(os.environ.get("CTXKIT_PEERS", "")).absolute() / "node_modules" / ".bin"
-CODEBURN_WORDS = ("--from", "2025-01-01", "--to", "2030-01-01", "--format", "json")
+CODEBURN_OPTIONS = ("--from", "2025-01-01", "--to", "2030-01-01", "--format", "json")
 PEERS = {
     "ccusage": (("session", "--offline", "--json"), 2.5),
-    "codeburn": (("report", *CODEBURN_WORDS), 1.0),
+    "codeburn": (("report", *CODEBURN_OPTIONS), 1.0),
 }
-"""What each peer is asked, and the goal of our CPU over its."""
+"""Arguments of each peer, and the goal of our CPU over its."""
 
 
 def run() -> list[dict[str, Any]]:
-    """Return a row a peer, and rows for a second look, for memory and for many sessions."""
+    """Return one row per peer, and rows for a second listing, memory and many sessions."""
     with tempfile.TemporaryDirectory() as folder:
         home = Path(folder)
-        files_n = make_corpus(find_transcripts(), home)
-        rows = _measure_first_look(home, files_n)
+        sessions_n = make_corpus(find_transcripts(), home)
+        rows = _measure_first_listing(home, sessions_n)
     with tempfile.TemporaryDirectory() as folder:
         home = Path(folder)
-        many = make_corpus(find_transcripts()[:2], home, MANY_BYTES, median=2_000)
-        _list(home)
-        again = statistics.median(_list(home)[0] for _ in range(ROUNDS))
+        short_sessions_n = make_corpus(find_transcripts()[:2], home, MANY_BYTES, median=2_000)
+        _list_sessions(home)
+        seconds = statistics.median(_list_sessions(home)[0] for _ in range(ROUNDS))
         return [
             *rows,
-            bounded(f"list {many:,} sessions when nothing changed", again, 1.0, "s CPU"),
-            bounded("ctxkit, first answer about a log of 5 MB", _answer_first(), 2.0, "s CPU"),
+            make_bounded_row(
+                f"list {short_sessions_n:,} sessions when nothing changed", seconds, 1.0, "s CPU"
+            ),
+            make_bounded_row(
+                "ctxkit, first answer about a log of 5 MB", _measure_first_answer(), 2.0, "s CPU"
+            ),
         ]
 
 
-def _answer_first() -> float:
+def _measure_first_answer() -> float:
     """Return the CPU of the first `ctxkit` in a home folder with one session of 5 MB."""
     lines = _read_lines(find_transcripts()[-1])
     with tempfile.TemporaryDirectory() as folder:
         log = Path(folder) / ".claude/projects/-w-project/session.jsonl"
         log.parent.mkdir(parents=True)
         log.write_bytes(_make_session(lines, 5 << 20, "one"))
-        taken = []
+        seconds = []
         for _ in range(ROUNDS):
-            _forget(Path(folder))
-            taken.append(measure_process([sys.executable, "-m", "ctxkit"], Path(folder))[0])
-        return statistics.median(taken)
+            _remove_caches(Path(folder))
+            seconds.append(measure_process([sys.executable, "-m", "ctxkit"], Path(folder))[0])
+        return statistics.median(seconds)
 
 
-def _measure_first_look(home: Path, files_n: int) -> list[dict[str, Any]]:
-    first, memory = [], []
-    peers: dict[str, list[float]] = {n: [] for n in PEERS if (PEER_PROGRAMS / n).exists()}
+def _measure_first_listing(home: Path, sessions_n: int) -> list[dict[str, Any]]:
+    first_seconds, memory = [], []
+    seconds_by_peer: dict[str, list[float]] = {n: [] for n in PEERS if (PEER_PROGRAMS / n).exists()}
     for _ in range(ROUNDS):
-        _forget(home)
-        seconds, text, megabytes = _list(home)
-        assert len(json.loads(text)) == files_n
-        first.append(seconds)
+        _remove_caches(home)
+        seconds, text, megabytes = _list_sessions(home)
+        assert len(json.loads(text)) == sessions_n
+        first_seconds.append(seconds)
         memory.append(megabytes)
-        for name, taken in peers.items():
+        for name, peer_seconds in seconds_by_peer.items():
             command = [str(PEER_PROGRAMS / name), *PEERS[name][0]]
-            taken.append(measure_process(command, home)[0])
-    again = statistics.median(_list(home)[0] for _ in range(ROUNDS))
-    ours, name = statistics.median(first), f"list {files_n} sessions, 350 MB, the first time"
+            peer_seconds.append(measure_process(command, home)[0])
+    second_seconds = statistics.median(_list_sessions(home)[0] for _ in range(ROUNDS))
+    ours, name = (
+        statistics.median(first_seconds),
+        f"list {sessions_n} sessions, 350 MB, the first time",
+    )
     return [
         *(
             {
                 "name": f"{name}, against {peer}",
                 "ours": ours,
-                "peer": statistics.median(taken),
-                "ratio": ours / statistics.median(taken),
+                "peer": statistics.median(peer_seconds),
+                "ratio": ours / statistics.median(peer_seconds),
                 "goal": f"<= {PEERS[peer][1]}",
                 "unit": "s CPU of processes",
             }
-            for peer, taken in peers.items()
+            for peer, peer_seconds in seconds_by_peer.items()
         ),
-        bounded("the same again, when nothing changed", again, 0.2, "s CPU"),
-        bounded("memory of the first time", max(memory), 150.0, "MB"),
+        make_bounded_row("the same again, when nothing changed", second_seconds, 0.2, "s CPU"),
+        make_bounded_row("memory of the first time", max(memory), 150.0, "MB"),
     ]
 
 

@@ -1,4 +1,4 @@
-"""How long `%load_ext ctxkit` takes, against the half second that it may, in fresh processes."""
+"""CPU time of `%load_ext ctxkit` in fresh processes, against the half second that is allowed."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import subprocess
 import sys
 
 ALLOWED_S = 0.5
-_LOAD = """
+_LOAD_SCRIPT = """
 import time
 from IPython.core.interactiveshell import InteractiveShell
 shell = InteractiveShell.instance()
@@ -20,13 +20,13 @@ print(spent)
 
 
 def run() -> list[dict]:
-    """Return one row: seconds of CPU, the median of five fresh processes."""
-    command = [sys.executable, "-c", _LOAD]
-    spent = [
+    """Return one row: CPU seconds, the median of five fresh processes."""
+    command = [sys.executable, "-c", _LOAD_SCRIPT]
+    seconds = [
         float(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
         for _ in range(5)
     ]
-    ours = statistics.median(spent)
+    ours = statistics.median(seconds)
     row = {
         "name": "%load_ext ctxkit, against what it may take",
         "ours": ours,

@@ -16,24 +16,24 @@ if TYPE_CHECKING:
 POINTS, AGENTS = 1_000_000, ("planner", "coder", "reviewer", "tester", "researcher")
 
 
-def sawtooth(rng: np.random.Generator, n: int) -> Any:
-    """A context that grows by steps and is compacted at 150,000 tokens."""
-    steps = np.minimum(30_000, rng.lognormal(6.3, 1.2, n)).astype(np.int64)
-    total = np.cumsum(steps)
-    fired = np.diff(total // 150_000, prepend=0) > 0
-    return total - np.maximum.accumulate(np.where(fired, total, 0)) + 12_000
+def make_sawtooth(rng: np.random.Generator, n: int) -> Any:
+    """Return the sizes of a context that grows by steps and is compacted at 150,000 tokens."""
+    growth = np.minimum(30_000, rng.lognormal(6.3, 1.2, n)).astype(np.int64)
+    total = np.cumsum(growth)
+    is_compacted = np.diff(total // 150_000, prepend=0) > 0
+    return total - np.maximum.accumulate(np.where(is_compacted, total, 0)) + 12_000
 
 
-def median_ms(do: Callable[[], Any], times: int) -> float:
-    """CPU milliseconds, median, after a warm-up."""
-    do()
-    found = []
-    for _ in range(times):
+def measure_median_ms(work: Callable[[], Any], rounds: int) -> float:
+    """Return the median CPU milliseconds of `work`, after a warm-up."""
+    work()
+    seconds = []
+    for _ in range(rounds):
         gc.collect()
         start = time.process_time()
-        do()
-        found.append(time.process_time() - start)
-    return statistics.median(found) * 1e3
+        work()
+        seconds.append(time.process_time() - start)
+    return statistics.median(seconds) * 1e3
 
 
 def run() -> list[dict]:
@@ -43,51 +43,60 @@ def run() -> list[dict]:
     from ctxkit.plots.xy_figure import Trace, XyDrawing
 
     rng = np.random.default_rng(0)
-    data = {agent: (np.arange(POINTS // 5), sawtooth(rng, POINTS // 5)) for agent in AGENTS}
+    points = {agent: (np.arange(POINTS // 5), make_sawtooth(rng, POINTS // 5)) for agent in AGENTS}
 
     def ours() -> str:
         traces = tuple(
-            Trace(name=a, x=x, y=y, look=i) for i, (a, (x, y)) in enumerate(data.items())
+            Trace(name=agent, x=x, y=y, look=i) for i, (agent, (x, y)) in enumerate(points.items())
         )
         chart = Chart(title="Context", drawing=XyDrawing(x="call", y="tokens", traces=traces))
         return json.dumps(chart.to_plotly(), separators=(",", ":"))
 
     def peer() -> str:
         figure = go.Figure(
-            [go.Scatter(x=x, y=y, name=a, mode="lines") for a, (x, y) in data.items()]
+            [go.Scatter(x=x, y=y, name=agent, mode="lines") for agent, (x, y) in points.items()]
         )
         return figure.to_json()
 
     for trace in json.loads(ours())["data"]:
-        y = data[trace["name"]][1]
+        y = points[trace["name"]][1]
         assert (min(trace["y"]), max(trace["y"])) == (y.min(), y.max()), "an extreme was lost"
         assert (trace["y"][0], trace["y"][-1]) == (y[0], y[-1]), "an end was lost"
-    mine, theirs = median_ms(ours, 15), median_ms(peer, 5)
-    small, large = len(ours()), len(peer())
-    what = "chart of 1,000,000 points in 5 traces, extremes exact"
+    our_ms, peer_ms = measure_median_ms(ours, 15), measure_median_ms(peer, 5)
+    our_bytes, peer_bytes = len(ours()), len(peer())
+    name = "chart of 1,000,000 points in 5 traces, extremes exact"
     return [
-        row(f"{what}: CPU, against plotly's figure", mine, theirs, mine / theirs, "<= 0.33", "ms"),
-        row(f"{what}: CPU, against the limit of 10 ms", mine, 10.0, mine / 10, "<= 1", "ms"),
-        row(
-            f"{what}: bytes, plotly's figure against ours",
-            small,
-            large,
-            large / small,
+        make_row(
+            f"{name}: CPU, against plotly's figure",
+            our_ms,
+            peer_ms,
+            our_ms / peer_ms,
+            "<= 0.33",
+            "ms",
+        ),
+        make_row(
+            f"{name}: CPU, against the limit of 10 ms", our_ms, 10.0, our_ms / 10, "<= 1", "ms"
+        ),
+        make_row(
+            f"{name}: bytes, plotly's figure against ours",
+            our_bytes,
+            peer_bytes,
+            peer_bytes / our_bytes,
             ">= 200",
             "bytes",
         ),
-        row(
-            f"{what}: bytes, against the limit of 50 kB",
-            small,
+        make_row(
+            f"{name}: bytes, against the limit of 50 kB",
+            our_bytes,
             50_000,
-            small / 50_000,
+            our_bytes / 50_000,
             "<= 1",
             "bytes",
         ),
     ]
 
 
-def row(name: str, ours: float, peer: float, ratio: float, goal: str, unit: str) -> dict:
+def make_row(name: str, ours: float, peer: float, ratio: float, goal: str, unit: str) -> dict:
     return {
         "name": name,
         "ours": ours,
@@ -99,5 +108,5 @@ def row(name: str, ours: float, peer: float, ratio: float, goal: str, unit: str)
 
 
 if __name__ == "__main__":
-    for found in run():
-        print(found)
+    for row in run():
+        print(row)

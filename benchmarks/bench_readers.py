@@ -12,10 +12,10 @@ from typing import Any
 import msgspec
 
 import ctxkit as ck
-from benchmarks.cpu_timing import paired
+from benchmarks.cpu_timing import measure_in_turns
 
 GOAL = 4.0
-KINDS = (
+FORMATS = (
     "pi",
     "claude-code",
     "codex",
@@ -33,60 +33,61 @@ KINDS = (
 )
 
 
-def decode(files: list[Path]) -> int:
-    """Decode every line, or the whole, of every file, or an archive's members; return how many
-    values there were.
+def decode_files(files: list[Path]) -> int:
+    """Decode each file as JSON: its lines, the whole file or an archive's members.
+
+    Returns the number of values.
     """
-    plain = msgspec.json.Decoder().decode
-    n = 0
+    decode = msgspec.json.Decoder().decode
+    values_n = 0
     for file in files:
         data = file.read_bytes()
         if file.suffix == ".eval":
             with zipfile.ZipFile(file) as archive:
                 for member in archive.namelist():
-                    plain(archive.read(member))
-                    n += 1
+                    decode(archive.read(member))
+                    values_n += 1
         elif file.suffix == ".jsonl":
             for line in data.split(b"\n"):
                 try:
-                    plain(line)
-                    n += 1
+                    decode(line)
+                    values_n += 1
                 except msgspec.DecodeError:
                     pass
         else:
-            plain(data)
-            n += 1
-    return n
+            decode(data)
+            values_n += 1
+    return values_n
 
 
-def row(name: str, folder: Path) -> dict[str, Any]:
+def measure_reader(name: str, folder: Path) -> dict[str, Any]:
     files = sorted(
         f for f in folder.rglob("*") if f.suffix in {".jsonl", ".json", ".traj", ".eval"}
     )
 
-    def ours() -> Any:
+    def read_and_frame() -> Any:
         sessions = ck.read_all(folder, progress=False)
         return sessions, ck.frame(sessions, per="call"), ck.frame(sessions, per="message")
 
-    sessions, calls, messages = ours()
+    sessions, calls, messages = read_and_frame()
     assert not sessions.failures
     assert len(calls) == sum(len(s.calls) for s in sessions) > 0
     assert len(messages) == sum(len(s.messages) for s in sessions)
-    mine, peer = paired(ours, lambda: decode(files))
+    our_seconds, peer_seconds = measure_in_turns(read_and_frame, lambda: decode_files(files))
     return {
         "name": f"read_all and frames: {name}",
-        "ours": mine,
-        "peer": peer,
-        "ratio": mine / peer,
+        "ours": our_seconds,
+        "peer": peer_seconds,
+        "ratio": our_seconds / peer_seconds,
         "goal": GOAL,
         "unit": "s CPU; peer: msgspec.json decode of the same bytes",
     }
 
 
 def run() -> list[dict[str, Any]]:
-    """Return one row a kind, largest first; nothing where there are no real sessions."""
+    """Return one row per format and one for all; none where there are no real sessions."""
     root = Path(os.environ.get("CTXKIT_SESSIONS", "/nonexistent"))
-    rows = [row(kind, root / kind) for kind in KINDS if (root / kind).is_dir()]
+    rows = [measure_reader(name, root / name) for name in FORMATS if (root / name).is_dir()]
     if rows:
         ours, peer = sum(r["ours"] for r in rows), sum(r["peer"] for r in rows)
         rows.append(

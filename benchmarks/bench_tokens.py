@@ -1,5 +1,5 @@
-"""Counting tokens against tiktoken itself, in one process: first sight, second sight, growth, and
-texts that hurt.
+"""Counting tokens against tiktoken itself, in one process: first and repeated counts, a growing
+text, and texts that are slow to encode.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from pathlib import Path
 
 import tiktoken
 
-from benchmarks.cpu_timing import cpu
+from benchmarks.cpu_timing import measure_cpu
 from ctxkit import tokens
 from ctxkit.tokens.exact_counters import TiktokenCounter, get_encoding_definition
 
@@ -21,15 +21,13 @@ ENCODING = "o200k_base"
 MEGABYTE = 1_000_000
 
 
-def corpus(size: int = 3 * MEGABYTE, seed: int = 7) -> list[str]:
-    """Texts as agents hold them: pieces of source code, numbered code, JSON and diff-like lines, a
-    few not ASCII.
-    """
+def make_corpus(size: int = 3 * MEGABYTE, seed: int = 7) -> list[str]:
+    """Return texts like those of agents: code, numbered code, JSON, diffs, a few not ASCII."""
     rng = random.Random(seed)
     files = sorted(Path(sysconfig.get_paths()["stdlib"]).glob("*.py"))
     texts: list[str] = []
-    held = 0
-    while held < size:
+    chars_n = 0
+    while chars_n < size:
         source = rng.choice(files).read_text(errors="replace")
         length = max(20, min(60_000, int(rng.lognormvariate(6.55, 1.35))))
         start = rng.randrange(max(1, len(source) - length))
@@ -44,11 +42,11 @@ def corpus(size: int = 3 * MEGABYTE, seed: int = 7) -> list[str]:
         elif kind < 0.53:
             text = text.replace("self", "сам").replace("return", "返回")
         texts.append(text)
-        held += len(text)
+        chars_n += len(text)
     return texts
 
 
-def row(name: str, ours: float, peer: float, goal: str) -> dict[str, object]:
+def make_row(name: str, ours: float, peer: float, goal: str) -> dict[str, object]:
     return {
         "name": name,
         "ours": ours,
@@ -59,7 +57,7 @@ def row(name: str, ours: float, peer: float, goal: str) -> dict[str, object]:
     }
 
 
-def first_counts(texts: list[str], reference: tiktoken.Encoding) -> dict[str, object]:
+def measure_first_counts(texts: list[str], reference: tiktoken.Encoding) -> dict[str, object]:
 
     def ours() -> int:
         counter = TiktokenCounter(ENCODING)  # with an empty memo
@@ -69,64 +67,77 @@ def first_counts(texts: list[str], reference: tiktoken.Encoding) -> dict[str, ob
         return sum(len(reference.encode_ordinary(t)) for t in texts)
 
     assert ours() == peer()
-    rounds = [(cpu(ours, 1), cpu(peer, 1)) for _ in range(5)]
-    return row(
+    rounds = [(measure_cpu(ours, 1), measure_cpu(peer, 1)) for _ in range(5)]
+    return make_row(
         "first count, against tiktoken",
         *(statistics.median(r) for r in zip(*rounds, strict=True)),
         ">= 0.95",
     )
 
 
-def second_counts(texts: list[str], reference: tiktoken.Encoding) -> list[dict[str, object]]:
+def measure_repeated_counts(
+    texts: list[str], reference: tiktoken.Encoding
+) -> list[dict[str, object]]:
     counter = TiktokenCounter(ENCODING)
     assert [counter(t) for t in texts] == [len(reference.encode_ordinary(t)) for t in texts]
-    raw = [t.encode() for t in texts]
-    peer = cpu(lambda: [len(reference.encode_ordinary(t)) for t in texts], 3)
-    same = cpu(lambda: [counter(t) for t in texts for _ in range(20)]) / 20
-    taken = []
+    encoded = [t.encode() for t in texts]
+    peer = measure_cpu(lambda: [len(reference.encode_ordinary(t)) for t in texts], 3)
+    same_object_seconds = measure_cpu(lambda: [counter(t) for t in texts for _ in range(20)]) / 20
+    copy_seconds = []
     for _ in range(5):
-        copies = [b.decode() for b in raw]
+        copies = [data.decode() for data in encoded]
         start = time.process_time()
         for text in copies:
             counter(text)
-        taken.append(time.process_time() - start)
+        copy_seconds.append(time.process_time() - start)
     return [
-        row("a text seen before, same object, against tiktoken", same, peer, ">= 1000"),
-        row(
+        make_row(
+            "a text seen before, same object, against tiktoken",
+            same_object_seconds,
+            peer,
+            ">= 1000",
+        ),
+        make_row(
             "a text seen before, equal copy, against tiktoken",
-            statistics.median(taken),
+            statistics.median(copy_seconds),
             peer,
             ">= 100",
         ),
     ]
 
 
-def growing(texts: list[str], name: str, reference: tiktoken.Encoding) -> dict[str, object]:
-    """Appends of 1,000 characters; the recount is sampled at every 40th append, where both must
-    agree.
+def measure_growing_text(
+    texts: list[str], name: str, reference: tiktoken.Encoding
+) -> dict[str, object]:
+    """Measure appends of 1,000 characters against recounts.
+
+    The recount is sampled at every 40th append, where both counts must be equal.
     """
     text = "\n".join(texts)[:MEGABYTE]
     if name == "one line":
         text = text.replace("\n", " ")
     parts = [text[i : i + 1000] for i in range(0, len(text), 1000)]
-    got: list[int] = []
+    counts: list[int] = []
 
-    def ours() -> None:
-        grows = tokens.IncrementalCounter(tokens.exact_counter(ENCODING))
-        got[:] = [grows.append(p) for p in parts]
+    def append_all() -> None:
+        counter = tokens.IncrementalCounter(tokens.exact_counter(ENCODING))
+        counts[:] = [counter.append(part) for part in parts]
 
-    mine = cpu(ours, 3)
+    our_seconds = measure_cpu(append_all, 3)
     sampled = range(0, len(parts), 40)
     start = time.process_time()
-    want = {i: len(reference.encode_ordinary("".join(parts[: i + 1]))) for i in sampled}
-    peer = (time.process_time() - start) / len(sampled) * len(parts)
-    assert all(got[i] == n for i, n in want.items())
-    return row(
-        f"a growing text of 1 MB, {name}, against a recount at each append", mine, peer, ">= 100"
+    expected = {i: len(reference.encode_ordinary("".join(parts[: i + 1]))) for i in sampled}
+    peer_seconds = (time.process_time() - start) / len(sampled) * len(parts)
+    assert all(counts[i] == n for i, n in expected.items())
+    return make_row(
+        f"a growing text of 1 MB, {name}, against a recount at each append",
+        our_seconds,
+        peer_seconds,
+        ">= 100",
     )
 
 
-def hard_texts() -> dict[str, str]:
+def make_hard_texts() -> dict[str, str]:
     rng = random.Random(3)
     letters = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
     return {
@@ -144,22 +155,29 @@ def hard_texts() -> dict[str, str]:
     }
 
 
-def hard(reference: tiktoken.Encoding) -> list[dict[str, object]]:
+def measure_hard_texts(reference: tiktoken.Encoding) -> list[dict[str, object]]:
     counter, rows = tokens.exact_counter(ENCODING), []
-    for name, text in hard_texts().items():
+    for name, text in make_hard_texts().items():
         if "spaces" not in name:  # there tiktoken panics
             assert counter.count_uncached(text) == len(reference.encode_ordinary(text))
         size = len(text.encode("utf-8", "surrogatepass"))
-        taken = cpu(lambda text=text: counter.count_uncached(text), 3) / size * MEGABYTE  # type: ignore[misc]
-        rows.append(row(f"a MB of hard text ({name}), against 0.3 s", taken, 0.3, ">= 1"))
+        seconds = measure_cpu(lambda text=text: counter.count_uncached(text), 3) / size * MEGABYTE  # type: ignore[misc]
+        rows.append(make_row(f"a MB of hard text ({name}), against 0.3 s", seconds, 0.3, ">= 1"))
     return rows
 
 
 def run() -> list[dict[str, object]]:
-    texts, peer = corpus(), tiktoken.Encoding(**get_encoding_definition(ENCODING))
+    texts, reference = make_corpus(), tiktoken.Encoding(**get_encoding_definition(ENCODING))
     tokens.exact_counter(ENCODING)("warm")
-    growths = [growing(texts, name, peer) for name in ("all kinds", "one line")]
-    return [first_counts(texts, peer), *second_counts(texts, peer), *growths, *hard(peer)]
+    growing_rows = [
+        measure_growing_text(texts, name, reference) for name in ("all kinds", "one line")
+    ]
+    return [
+        measure_first_counts(texts, reference),
+        *measure_repeated_counts(texts, reference),
+        *growing_rows,
+        *measure_hard_texts(reference),
+    ]
 
 
 if __name__ == "__main__":

@@ -1,5 +1,5 @@
-"""A step of the tuner on a long session: replay, new figure, tables; against the replay that writes
-its summaries.
+"""A step of the tuner on a long session, with replay, new figure and tables, against a replay that
+writes its summaries.
 """
 
 from __future__ import annotations
@@ -18,38 +18,38 @@ if TYPE_CHECKING:
 STEPS = 15
 
 
-def seconds(work: Callable[[int], Any], times: int) -> float:
+def measure_seconds(work: Callable[[int], Any], repeats: int) -> float:
     """Return the median CPU seconds of a piece of work."""
-    out = []
-    for i in range(times):
+    seconds = []
+    for i in range(repeats):
         start = time.process_time()
         work(i)
-        out.append(time.process_time() - start)
-    return statistics.median(out)
+        seconds.append(time.process_time() - start)
+    return statistics.median(seconds)
 
 
 def run() -> list[dict]:
-    """Return a row for Pi's rules on the session that Pi tests its own compaction with, else on the
-    sample.
-    """
-    real = Path(os.environ.get("CTXKIT_SESSIONS", "")) / "pi" / "before-compaction.jsonl"
-    session = ck.read(real if real.is_file() else ck.samples.path())
+    """Return a row for Pi's rules on the log of Pi's own compaction tests, or on the sample."""
+    log = Path(os.environ.get("CTXKIT_SESSIONS", "")) / "pi" / "before-compaction.jsonl"
+    session = ck.read(log if log.is_file() else ck.samples.path())
     tuner = ck.tune(session, "pi")
     slider = tuner.sliders["reserve_tokens"]
-    start = slider.value
+    start_value = slider.value
 
-    def move(i: int) -> None:
-        slider.value = start + (i + 1) * 500
+    def move_slider(i: int) -> None:
+        slider.value = start_value + (i + 1) * 500
 
     def replay(i: int) -> None:
-        ck.replay(session, ck.presets.pi(reserve_tokens=start + (i + 1) * 500))
+        ck.replay(session, ck.presets.pi(reserve_tokens=start_value + (i + 1) * 500))
 
-    ours, peer = seconds(move, STEPS), seconds(replay, 3)
+    ours, peer = measure_seconds(move_slider, STEPS), measure_seconds(replay, 3)
     tuner.exact.value = True
-    written = ck.replay(session, tuner.rules)
-    sent = [c.message.usage and c.message.usage.prompt_tokens for c in written.calls]
-    told = zip(tuner.trial.prompts, sent, strict=True)
-    assert all(n == known for n, known in told if known is not None)  # one failed unbilled
+    replayed = ck.replay(session, tuner.rules)
+    recorded_prompts = [c.message.usage and c.message.usage.prompt_tokens for c in replayed.calls]
+    pairs = zip(tuner.trial.prompts, recorded_prompts, strict=True)
+    assert all(
+        modelled == recorded for modelled, recorded in pairs if recorded is not None
+    )  # one failed unbilled
     name = (
         f"a slider's step, {len(session.messages)} messages, against a replay from the file's"
         " session"

@@ -1,7 +1,7 @@
-"""What a person types, on real logs, with every default as it ships: each line in fresh processes.
+"""Calls of a user on real logs, with all defaults: each row is measured in fresh processes.
 
 The peer is an earlier ctxkit, the tree that `CTXKIT_EARLIER` names (a git worktree); without it,
-the time that the line may take. Real logs are those of `CTXKIT_SESSIONS`.
+a limit in seconds. Real logs are those of `CTXKIT_SESSIONS`.
 """
 
 from __future__ import annotations
@@ -16,22 +16,28 @@ from pathlib import Path
 from typing import Any
 
 import ctxkit as ck
-from benchmarks.bench_engine import converted
-from benchmarks.cpu_timing import paired
-from benchmarks.user_calls import PI, real
+from benchmarks.bench_engine import convert_to_langchain
+from benchmarks.cpu_timing import measure_in_turns
+from benchmarks.user_calls import PI, read_largest_session
 from ctxkit.presets import langchain_summary
 
 HERE = Path(__file__).parent.parent
 EARLIER = os.environ.get("CTXKIT_EARLIER", "")
 ROUNDS = 3
-BOTH = 27
-"""Presets that an earlier ctxkit has, too; of the goals' day."""
-LINES = (
+COMMON_PRESETS = 27
+"""Number of presets that an earlier ctxkit has, too."""
+CALLS = (
     ("ck.sweep of fased over 200 settings, Pi's log of 484 calls", "sweep", 200, 6.0, "ms"),
     ("the same with losses", "sweep with losses", 200, 10.0, "ms"),
-    ("ck.compare with losses, 27 presets, Pi's log of 484 calls", "compare pi", BOTH, 1.5, "s"),
+    (
+        "ck.compare with losses, 27 presets, Pi's log of 484 calls",
+        "compare pi",
+        COMMON_PRESETS,
+        1.5,
+        "s",
+    ),
     ('the same, "all" presets of each', "compare pi", 0, 1.5, "s"),
-    ("27 presets, a Claude Code log of 184 calls", "compare claude", BOTH, 0.7, "s"),
+    ("27 presets, a Claude Code log of 184 calls", "compare claude", COMMON_PRESETS, 0.7, "s"),
     ('that log, "all" presets of each', "compare claude", 0, 0.7, "s"),
     ('"all" presets, 2,000 calls made up', "compare made", 2_000, 5.0, "s"),
     ("ck.advise over eight sessions", "advise", 0, 1.5, "s"),
@@ -42,8 +48,8 @@ LINES = (
     ("ck.plots.calibration of the same", "calibration", 3_000, 1.5, "s"),
     ('ck.write(format="otel") of 3,000 calls made up', "otel", 3_000, 1.0, "s"),
 )
-"""Name, deed, how many, at most so long, unit (a run's share in `ms`)."""
-SCALES = (
+"""Name of the row, call of `user_calls`, its number, limit, unit (`ms`: per run, else in all)."""
+SCALED_CALLS = (
     ("calls of ck.compare", "compare made", (250, 500, 1_000, 2_000)),
     ("messages of session.views()", "views", (25_000, 50_000, 100_000, 200_000)),
     ("settings of ck.sweep", "sweep", (25, 50, 100, 200)),
@@ -53,116 +59,137 @@ SCALES = (
     ('calls of ck.write(format="otel")', "otel", (1_000, 2_000, 4_000)),
     ("calls of ck.experiments.with_memory", "with memory", (1_000, 2_000, 4_000)),
 )
-MADE_UP = ("compare made", "views", "calibrate", "calibration", "otel", "with memory")
-"""Deeds that need no real logs."""
-STEEPEST = 1.1
+WITHOUT_LOGS = ("compare made", "views", "calibrate", "calibration", "otel", "with memory")
+"""Calls that need no real logs."""
+MAX_EXPONENT = 1.1
 
 
-def done(deed: str, n: int, tree: str = "") -> dict[str, Any]:
-    """What `user_calls` tells of one deed with one ctxkit."""
+def run_user_call(call: str, n: int, tree: str = "") -> dict[str, Any]:
+    """Run one call of `user_calls` with one ctxkit, and return what it prints."""
     env = {**os.environ, "PYTHONPATH": tree or str(HERE)}
-    command = [sys.executable, str(HERE / "benchmarks" / "user_calls.py"), deed, str(n)]
-    told = subprocess.run(command, env=env, capture_output=True, text=True, check=False)
-    if told.returncode:
-        last = told.stderr.strip().splitlines() or [f"{deed!r} ended with {told.returncode}"]
-        raise RuntimeError(last[-1])
-    found: dict[str, Any] = json.loads(told.stdout.splitlines()[-1])
-    return found
+    command = [sys.executable, str(HERE / "benchmarks" / "user_calls.py"), call, str(n)]
+    process = subprocess.run(command, env=env, capture_output=True, text=True, check=False)
+    if process.returncode:
+        last_lines = process.stderr.strip().splitlines() or [
+            f"{call!r} ended with {process.returncode}"
+        ]
+        raise RuntimeError(last_lines[-1])
+    result: dict[str, Any] = json.loads(process.stdout.splitlines()[-1])
+    return result
 
 
-def least(deed: str, n: int, rounds: int = ROUNDS) -> float:
-    """CPU seconds in the best of some rounds: what else the machine does only adds."""
-    return min(float(done(deed, n)["seconds"]) for _ in range(rounds))
+def measure_best_cpu(call: str, n: int, rounds: int = ROUNDS) -> float:
+    """Return the CPU seconds of the best round, because other work on the machine only adds."""
+    return min(float(run_user_call(call, n)["seconds"]) for _ in range(rounds))
 
 
-def line(name: str, deed: str, n: int, most: float, unit: str) -> dict[str, object]:
-    """One line against the earlier tree, or against what it may take."""
+def measure_call(name: str, call: str, n: int, limit: float, unit: str) -> dict[str, object]:
+    """Measure one call against the earlier tree, or against its limit."""
     scale = 1000 / n if unit == "ms" else 1.0
-    ours = least(deed, n) * scale
-    peer = done(deed, n, EARLIER)["seconds"] * scale if EARLIER else most
-    against = "an earlier ctxkit" if EARLIER else "what it may take"
-    row = {"name": f"{name}, against {against}", "goal": f"ours <= {most:g}"}
-    told = "ms CPU a run" if unit == "ms" else "s CPU"
-    return {**row, "ours": ours, "peer": peer, "ratio": peer / ours, "unit": told}
+    ours = measure_best_cpu(call, n) * scale
+    peer = run_user_call(call, n, EARLIER)["seconds"] * scale if EARLIER else limit
+    peer_name = "an earlier ctxkit" if EARLIER else "what it may take"
+    row = {"name": f"{name}, against {peer_name}", "goal": f"ours <= {limit:g}"}
+    row_unit = "ms CPU a run" if unit == "ms" else "s CPU"
+    return {**row, "ours": ours, "peer": peer, "ratio": peer / ours, "unit": row_unit}
 
 
-def steepness(name: str, deed: str, sizes: tuple[int, ...]) -> dict[str, object]:
-    """The exponent of the seconds over the size, by least squares of the logarithms."""
-    at = [math.log(n) for n in sizes]
-    taken = [math.log(least(deed, n)) for n in sizes]
-    x, y = sum(at) / len(at), sum(taken) / len(taken)
-    top = sum((a - x) * (t - y) for a, t in zip(at, taken, strict=True))
-    slope = top / sum((a - x) ** 2 for a in at)
+def measure_exponent(name: str, call: str, sizes: tuple[int, ...]) -> dict[str, object]:
+    """Measure the exponent by which seconds grow with size, by least squares of the logarithms."""
+    log_sizes = [math.log(n) for n in sizes]
+    log_seconds = [math.log(measure_best_cpu(call, n)) for n in sizes]
+    mean_size, mean_seconds = sum(log_sizes) / len(log_sizes), sum(log_seconds) / len(log_seconds)
+    covariance = sum(
+        (size - mean_size) * (seconds - mean_seconds)
+        for size, seconds in zip(log_sizes, log_seconds, strict=True)
+    )
+    slope = covariance / sum((size - mean_size) ** 2 for size in log_sizes)
     row = {"name": f"exponent of the {name}, {sizes[0]:,} to {sizes[-1]:,}", "unit": "exponent"}
-    return {**row, "ours": slope, "peer": STEEPEST, "ratio": slope / STEEPEST, "goal": "<= 1"}
+    return {
+        **row,
+        "ours": slope,
+        "peer": MAX_EXPONENT,
+        "ratio": slope / MAX_EXPONENT,
+        "goal": "<= 1",
+    }
 
 
-def frontier() -> dict[str, object]:
-    """What `make frontier` works out, under the presets that an earlier ctxkit has, too."""
-    name = f"the first {BOTH} presets over all real sessions, with losses"
-    return {**line(name, "frontier", BOTH, 6.0, "s"), "goal": ">= 5" if EARLIER else ""}
+def measure_frontier() -> dict[str, object]:
+    """Measure the work of `make frontier` under the presets that an earlier ctxkit has, too."""
+    name = f"the first {COMMON_PRESETS} presets over all real sessions, with losses"
+    return {
+        **measure_call(name, "frontier", COMMON_PRESETS, 6.0, "s"),
+        "goal": ">= 5" if EARLIER else "",
+    }
 
 
-def against_compare() -> dict[str, object]:
-    """Two runs and their losses, with and without a memory, beside a comparison of one."""
-    ours, peer = least("with memory", 3_000), least("without memory", 3_000)
+def compare_memory_with_compare() -> dict[str, object]:
+    """Measure two runs with losses, with and without a memory, against a comparison of one."""
+    ours, peer = measure_best_cpu("with memory", 3_000), measure_best_cpu("without memory", 3_000)
     name = "ck.experiments.with_memory of 3,000 calls made up, against ck.compare of the same rules"
     row = {"name": name, "unit": "s CPU", "goal": "<= 1.5"}
     return {**row, "ours": ours, "peer": peer, "ratio": ours / peer}
 
 
-def memory() -> dict[str, object]:
-    """Peak memory of a sweep with losses over 100 sessions of 2,000 calls."""
-    most = float(done("many", 100)["megabytes"])
+def measure_peak_memory() -> dict[str, object]:
+    """Measure the peak memory of a sweep with losses over 100 sessions of 2,000 calls."""
+    megabytes = float(run_user_call("many", 100)["megabytes"])
     row = {"name": "memory of a sweep with losses, 100 sessions of 2,000 calls", "unit": "MB"}
-    return {**row, "ours": most, "peer": 1_000.0, "ratio": most / 1_000, "goal": "<= 1"}
+    return {**row, "ours": megabytes, "peer": 1_000.0, "ratio": megabytes / 1_000, "goal": "<= 1"}
 
 
-def against_langchain() -> list[dict[str, object]]:
-    """A replay of the Pi log beside LangChain's own middleware, with one summary; optional."""
+def compare_with_langchain() -> list[dict[str, object]]:
+    """Measure a replay of the Pi log against LangChain's own middleware, if it is installed."""
     if not importlib.util.find_spec("langchain"):
         return []
     from langchain.agents.middleware.summarization import SummarizationMiddleware
     from langchain_core.language_models.fake_chat_models import FakeListChatModel
     from langchain_core.messages import RemoveMessage
 
-    session, said = real(PI), list[list[Any]]([[]])
-    words: Any = {"trigger": ("tokens", 60_000), "keep": ("messages", 20)}
-    rules = langchain_summary(**words, summariser="fixed")
+    session, messages_by_call = read_largest_session(PI), list[list[Any]]([[]])
+    settings: Any = {"trigger": ("tokens", 60_000), "keep": ("messages", 20)}
+    rules = langchain_summary(**settings, summariser="fixed")
     for message in (m for m in session.messages if m.visible):
         if message.role == "assistant":
-            said.append([])
-        said[-1] += converted([message])
+            messages_by_call.append([])
+        messages_by_call[-1] += convert_to_langchain([message])
 
     def peer() -> int:
         model = FakeListChatModel(responses=["summary of the conversation so far. " * 40])
-        middleware, shown, cuts = SummarizationMiddleware(model, **words), list[Any](), 0
-        for new in said[:-1]:  # what the last reply says is sent by no call
-            shown += new
-            update = middleware.before_model({"messages": shown}, None)
+        middleware, prompt, compactions_n = (
+            SummarizationMiddleware(model, **settings),
+            list[Any](),
+            0,
+        )
+        for new_messages in messages_by_call[:-1]:  # no call sends the last reply
+            prompt += new_messages
+            update = middleware.before_model({"messages": prompt}, None)
             if update:
-                cuts += 1
-                shown = [m for m in update["messages"] if not isinstance(m, RemoveMessage)]
-        return cuts
+                compactions_n += 1
+                prompt = [m for m in update["messages"] if not isinstance(m, RemoveMessage)]
+        return compactions_n
 
     assert peer() > 2
     assert len(ck.replay(session, rules).edits) > 2  # each counts by its own rule
-    ours, theirs = paired(lambda: ck.replay(session, rules), peer)
+    ours, theirs = measure_in_turns(lambda: ck.replay(session, rules), peer)
     name = f"ck.replay of Pi's log of {len(session.calls)} calls under langchain_summary"
     row = {"name": f"{name}, against LangChain's SummarizationMiddleware", "goal": ""}
     return [{**row, "ours": ours, "peer": theirs, "ratio": theirs / ours, "unit": "s CPU"}]
 
 
 def run() -> list[dict[str, object]]:
-    """All lines; those on real logs only where these are."""
-    there = Path(os.environ.get("CTXKIT_SESSIONS", "")).joinpath("pi").is_dir()
-    lines = [x for x in LINES if there or x[1] in MADE_UP]
-    scales = [x for x in SCALES if there or x[1] in MADE_UP]
-    peers = [frontier(), *against_langchain()] if there else []
-    own = [*(line(*x) for x in lines), *(steepness(*x) for x in scales)]
-    return [*own, against_compare(), memory(), *peers]
+    """Return all rows; those on real logs only if there are any."""
+    has_logs = Path(os.environ.get("CTXKIT_SESSIONS", "")).joinpath("pi").is_dir()
+    calls = [call for call in CALLS if has_logs or call[1] in WITHOUT_LOGS]
+    scaled_calls = [call for call in SCALED_CALLS if has_logs or call[1] in WITHOUT_LOGS]
+    real_log_rows = [measure_frontier(), *compare_with_langchain()] if has_logs else []
+    rows = [
+        *(measure_call(*call) for call in calls),
+        *(measure_exponent(*call) for call in scaled_calls),
+    ]
+    return [*rows, compare_memory_with_compare(), measure_peak_memory(), *real_log_rows]
 
 
 if __name__ == "__main__":
-    for each in run():
-        print(f"{each['name']:90s}", each["ours"], each["peer"], each["unit"], each["goal"])
+    for row in run():
+        print(f"{row['name']:90s}", row["ours"], row["peer"], row["unit"], row["goal"])

@@ -1,8 +1,8 @@
-"""Compare what this tree and another commit say of the same sessions, to the digit.
+"""Compare the figures of this tree and of another commit for the same sessions, to the digit.
 
     python -m benchmarks.compare_commits COMMIT [--sessions FOLDER] [--presets pi,none]
 
-Both trees run `write_figures` below, which asks public names only: every frame and report of every
+Both trees run `write_figures` below, which uses public names only: every frame and report of every
 session, and every row of every preset over it. Values are compared as they print; columns and
 modules that were renamed are matched by the table of old and new names in docs/renames.md
 (`| old | new |`). Exit code 1: something differs.
@@ -24,10 +24,10 @@ from typing import Any
 ROOT = Path(__file__).parents[1]
 FRAMES = ("call", "turn", "message", "compaction", "session")
 MAX_EXAMPLES = 3
-"""Examples that are printed for each column that differs."""
+"""Examples printed for each column that differs."""
 
 
-def write_figures(sessions: Path, presets: list[str], out: Path) -> None:
+def write_figures(sessions: Path, presets: list[str], file: Path) -> None:
     """Write one JSON line for each view of each session: its columns, each a list of texts."""
     import ctxkit as ck
 
@@ -35,13 +35,17 @@ def write_figures(sessions: Path, presets: list[str], out: Path) -> None:
         "the package of this tree is not first on the path"
     )
     names = presets or list(ck.presets.names())
-    files = sorted(p for p in sessions.rglob("*") if p.is_file()) if sessions.is_dir() else []
-    with out.open("w", encoding="utf-8") as lines:
-        for place in [*files, *(Path(ck.samples.path(n)) for n in ck.samples.names())]:
-            for number, session in enumerate(ck.read_all(place, progress=False)):
+    files = (
+        sorted(candidate for candidate in sessions.rglob("*") if candidate.is_file())
+        if sessions.is_dir()
+        else []
+    )
+    with file.open("w", encoding="utf-8") as output:
+        for path in [*files, *(Path(ck.samples.path(name)) for name in ck.samples.names())]:
+            for number, session in enumerate(ck.read_all(path, progress=False)):
                 for view, columns in _views(ck, session, names):
-                    key = f"{place.name}#{number}/{view}"
-                    lines.write(json.dumps([key, columns], default=repr) + "\n")
+                    key = f"{path.name}#{number}/{view}"
+                    output.write(json.dumps([key, columns], default=repr) + "\n")
 
 
 def _views(ck: Any, session: Any, presets: list[str]) -> Any:
@@ -67,19 +71,21 @@ def compare_figures(old: Path, new: Path, renamed: dict[str, str]) -> list[str]:
     counts: Counter[str] = Counter()
     examples: dict[str, list[str]] = {}
     for key in sorted(before.keys() | after.keys()):
-        columns = {renamed.get(name, name): v for name, v in before.get(key, {}).items()}
-        there = after.get(key, {})
-        for name in sorted(columns.keys() | there.keys()):
-            if columns.get(name) != there.get(name):
+        old_columns = {
+            renamed.get(name, name): values for name, values in before.get(key, {}).items()
+        }
+        new_columns = after.get(key, {})
+        for name in sorted(old_columns.keys() | new_columns.keys()):
+            if old_columns.get(name) != new_columns.get(name):
                 column = f"{key.rpartition('/')[2]}.{name}"
                 counts[column] += 1
                 examples.setdefault(column, []).append(
-                    f"{key}: {_first_difference(columns.get(name), there.get(name))}"
+                    f"{key}: {_first_difference(old_columns.get(name), new_columns.get(name))}"
                 )
     return [
-        f"{column}: differs in {n} of {len(before)} views\n    "
+        f"{column}: differs in {count} of {len(before)} views\n    "
         + "\n    ".join(examples[column][:MAX_EXAMPLES])
-        for column, n in counts.most_common()
+        for column, count in counts.most_common()
     ]
 
 
@@ -120,29 +126,32 @@ def main() -> int:
     )
     parser.add_argument("--presets", default="")
     parser.add_argument("--write", type=Path)
-    asked = parser.parse_args()
-    presets = [p for p in asked.presets.split(",") if p]
-    if asked.write:
-        write_figures(asked.sessions, presets, asked.write)
+    arguments = parser.parse_args()
+    presets = [name for name in arguments.presets.split(",") if name]
+    if arguments.write:
+        write_figures(arguments.sessions, presets, arguments.write)
         return 0
     with tempfile.TemporaryDirectory() as folder:
         tree = Path(folder) / "tree"
         tree.mkdir()
         archive = subprocess.run(
-            ["git", "archive", asked.commit, "ctxkit"], cwd=ROOT, check=True, capture_output=True
+            ["git", "archive", arguments.commit, "ctxkit"],
+            cwd=ROOT,
+            check=True,
+            capture_output=True,
         )
         subprocess.run(["tar", "x", "-C", str(tree)], input=archive.stdout, check=True)
-        outs = Path(folder) / "old.jsonl", Path(folder) / "new.jsonl"
-        started = [
-            run_in_tree(at, asked.sessions.resolve(), asked.presets, out)
-            for at, out in zip((tree, ROOT), outs, strict=True)
+        files = Path(folder) / "old.jsonl", Path(folder) / "new.jsonl"
+        processes = [
+            run_in_tree(package_tree, arguments.sessions.resolve(), arguments.presets, file)
+            for package_tree, file in zip((tree, ROOT), files, strict=True)
         ]
-        if any(process.wait() for process in started):
+        if any(process.wait() for process in processes):
             print("One of the trees could not be run: see the error above.")
             return 1
         renamed = read_renamed_columns((ROOT / "docs" / "renames.md").read_text(encoding="utf-8"))
-        lines = compare_figures(*outs, renamed)
-        views = len(_read_figures(outs[1]))
+        lines = compare_figures(*files, renamed)
+        views = len(_read_figures(files[1]))
     print("\n".join(lines) or f"None of {views:,} views differs.")
     return bool(lines)
 

@@ -16,14 +16,14 @@ from typing import NamedTuple
 
 import ctxkit as ck
 from ctxkit.errors import CtxkitError
-from ctxkit.presets.config_syntax import load_config
+from ctxkit.presets.config_text_reading_and_writing import load_config
 
 TABLE = Path(__file__).parents[1] / "docs" / "fuseraft_files.csv"
 TOOLS, ALLOW = ("files", "shell", "document"), (".fuseraft",)
 
 
 class FileRun(NamedTuple):
-    """How one file ended."""
+    """How the team of one file ended its run."""
 
     file: str
     selection: str
@@ -36,40 +36,42 @@ class FileRun(NamedTuple):
 
 def find_files(folder: Path) -> list[Path]:
     """Return the files of a folder that hold an orchestration of agents."""
-    found = []
+    files = []
     for path in sorted(folder.rglob("*.yaml")):
         content, _ = load_config(path)
-        body = content.get("Orchestration")
-        if isinstance(body, dict) and body.get("Agents"):
-            found.append(path)
-    return found
+        orchestration = content.get("Orchestration")
+        if isinstance(orchestration, dict) and orchestration.get("Agents"):
+            files.append(path)
+    return files
 
 
 def run_file(path: Path, folder: Path) -> FileRun:
-    """Run the team of a file on a task, by a script that follows from the file itself.
+    """Run the team of a file on a task with the scripted model.
 
     Args:
         path: the file.
         folder: the copy of the repository.
     """
     name = path.relative_to(folder).as_posix()
-    body = load_config(path)[0]["Orchestration"]
-    selection = str(body.get("Selection", {}).get("Type", "roundrobin"))
-    with tempfile.TemporaryDirectory() as place:
+    orchestration = load_config(path)[0]["Orchestration"]
+    selection = str(orchestration.get("Selection", {}).get("Type", "roundrobin"))
+    with tempfile.TemporaryDirectory() as session_folder:
         try:
-            team = ck.team(path, model="scripted", folder=place, tools=TOOLS, allow=ALLOW)
-        except CtxkitError as e:
-            return FileRun(name, selection, len(body["Agents"]), 0, "refused", str(e), "")
+            team = ck.team(path, model="scripted", folder=session_folder, tools=TOOLS, allow=ALLOW)
+        except CtxkitError as error:
+            return FileRun(
+                name, selection, len(orchestration["Agents"]), 0, "refused", str(error), ""
+            )
         with team:
-            standing = team.run("Do what the files of this project ask for.")
+            result = team.run("Do what the files of this project ask for.")
         notes = " ".join(team.notes)
     return FileRun(
         file=name,
         selection=selection,
         agents=len(team.plan.members),
-        turns=standing.turns,
-        ended=standing.ended,
-        why=standing.why,
+        turns=result.turns,
+        ended=result.ended,
+        why=result.why,
         not_obeyed=notes.removeprefix("Not obeyed here, the weightiest first: "),
     )
 
@@ -77,8 +79,8 @@ def run_file(path: Path, folder: Path) -> FileRun:
 def main(folder: Path) -> None:
     """Write the table."""
     runs = [run_file(path, folder) for path in find_files(folder)]
-    with TABLE.open("w", encoding="utf-8", newline="") as file:
-        writer = csv.writer(file, lineterminator="\n")
+    with TABLE.open("w", encoding="utf-8", newline="") as table:
+        writer = csv.writer(table, lineterminator="\n")
         writer.writerows([FileRun._fields, *runs])
 
 

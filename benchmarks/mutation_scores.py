@@ -1,8 +1,8 @@
-"""How many planted faults the tests notice: the kept runs, and faults that change nothing.
+"""How many planted faults the tests notice: stored runs, and faults that change no behaviour.
 
-`python -m benchmarks.mutation_testing ... --keep` adds its run to `fault_figures.json` and writes
-the section of docs/benchmarks.md anew. `equivalent_faults.json` lists faults after which the code
-does the same, each with its reason: they are not run and do not count.
+`python -m benchmarks.mutation_testing ... --keep` adds its run to `fault_figures.json` and
+rewrites the section of docs/benchmarks.md. `equivalent_faults.json` lists faults that change no
+behaviour, each with its reason: they are not run and do not count.
 """
 
 from __future__ import annotations
@@ -61,12 +61,12 @@ class FaultFigures:
     def count(
         cls, package: str, seed: int, tests: int, outcomes: Iterable[Outcome]
     ) -> FaultFigures:
-        """Count what came of the faults of a package."""
-        verdicts = [o.verdict for o in outcomes if o.package == package]
-        noticed = sum(v in {"noticed", "timed out"} for v in verdicts)
-        day = datetime.now(UTC).strftime("%Y-%m-%d")
+        """Count the outcomes of the faults of a package."""
+        verdicts = [outcome.verdict for outcome in outcomes if outcome.package == package]
+        noticed = sum(verdict in {"noticed", "timed out"} for verdict in verdicts)
+        today = datetime.now(UTC).strftime("%Y-%m-%d")
         return cls(
-            *(package, seed, day, tests, len(verdicts), noticed),
+            *(package, seed, today, tests, len(verdicts), noticed),
             equivalent=verdicts.count("equivalent"),
             survived=verdicts.count("survived") + verdicts.count("no test"),
             undecided=verdicts.count("survived so far"),
@@ -84,36 +84,37 @@ class FaultFigures:
 
 
 def read_equivalent_faults() -> dict[tuple[str, str, str], str]:
-    """Return the reason of each fault that changes nothing, by file, statement and changed
-    statement."""
-    listed = json.loads(EQUIVALENT_FAULTS.read_text(encoding="utf-8"))
-    return {(f["file"], f["before"], f["after"]): f["reason"] for f in listed}
+    """Return the reason of each equivalent fault, by file, statement and changed statement."""
+    faults = json.loads(EQUIVALENT_FAULTS.read_text(encoding="utf-8"))
+    return {(fault["file"], fault["before"], fault["after"]): fault["reason"] for fault in faults}
 
 
 def read_figures() -> list[FaultFigures]:
-    """Return the kept runs, the oldest first."""
+    """Return the stored runs, by package, the first before the last."""
     if not FIGURES.exists():
         return []
     return [FaultFigures(**row) for row in json.loads(FIGURES.read_text(encoding="utf-8"))]
 
 
-def keep_figures(new: Sequence[FaultFigures]) -> None:
-    """Add runs to those that are kept, of each package the first and the last, and write the page's
-    section."""
+def store_figures(new: Sequence[FaultFigures]) -> None:
+    """Add runs to the stored ones, and rewrite the page's section.
+
+    Of each package, only the first and the last run are stored.
+    """
     runs = [*read_figures(), *new]
-    ends = {}
+    first_and_last = {}
     for run in runs:
-        first = ends.setdefault(run.package, [run, run])[0]
-        ends[run.package] = [first, run]
-    kept = [run for _, pair in sorted(ends.items()) for run in dict.fromkeys(pair)]
-    rows = ",\n".join(json.dumps(asdict(run)) for run in kept)
+        first = first_and_last.setdefault(run.package, [run, run])[0]
+        first_and_last[run.package] = [first, run]
+    stored = [run for _, pair in sorted(first_and_last.items()) for run in dict.fromkeys(pair)]
+    rows = ",\n".join(json.dumps(asdict(run)) for run in stored)
     FIGURES.write_text(f"[\n{rows}\n]\n", encoding="utf-8")
     page = PAGE.read_text(encoding="utf-8").split(HEADING)[0].rstrip()
     PAGE.write_text(f"{page}\n\n{format_section()}", encoding="utf-8")
 
 
 def format_section() -> str:
-    """Return the section of the page of benchmarks, empty where nothing was kept."""
+    """Return the section of the page of benchmarks; empty if no run is stored."""
     figures = read_figures()
     if not figures:
         return ""

@@ -7,8 +7,8 @@ It runs in a fork of a process that has all libraries loaded; the fork compiles 
 the fault and imports the kit again, so a fault in a default or a constant is tried like one in a
 function. The tests that reach few lines run first, then all others that reach the line. A test
 that notices must pass without the fault. Code that tests run in another process is not tried.
-build/mutants.jsonl holds every fault and what came of it; `--keep` adds the
-counts to docs/benchmarks.md (`benchmarks.mutation_scores`).
+build/mutants.jsonl holds every fault and its outcome; `--keep` adds the counts to
+docs/benchmarks.md (`benchmarks.mutation_scores`).
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from typing import Any
 import pytest
 
 from benchmarks.mutation_operators import Fault, plant_fault
-from benchmarks.mutation_scores import FaultFigures, keep_figures, read_equivalent_faults
+from benchmarks.mutation_scores import FaultFigures, read_equivalent_faults, store_figures
 from benchmarks.tests_by_line import ROOT, LineMap, read_text
 
 RESULTS = ROOT / "build/mutants.jsonl"
@@ -46,18 +46,17 @@ OPTIONS = [
     *("-o", "tmp_path_retention_policy=none"),
 ]
 FIRST_TESTS, FIRST_SECONDS = 30, 20.0
-"""Tests that run first, those that reach few lines: at most so many, and so many recorded
-seconds."""
+"""Limits of the tests that run first: their number and their recorded seconds."""
 TABLE_TESTS = (
     "tests/policies/test_defaults.py::test_every_default_is_the_one_of_the_table",
     "tests/metrics/frames/test_column_tables.py::test_each_field_of_a_column",
 )
-"""How the ids of tests begin that read constants and defaults without a line that names them."""
+"""Prefixes of the ids of tests that read constants and defaults without naming them."""
 MAX_BYTES = 3 << 30
-"""Memory that a fault may take."""
+"""Memory limit of a run with a fault."""
 START_SECONDS = 60.0
-"""What an import of the kit and a collection of tests may take on a busy machine."""
-PROBE = """
+"""Time limit for importing the kit and collecting tests on a busy machine."""
+LIST_LIBRARIES_SCRIPT = """
 import pkgutil, sys, nbformat, pytest, hypothesis, ctxkit
 for found in pkgutil.walk_packages(ctxkit.__path__, "ctxkit."):
     if not found.name.endswith("__main__"):
@@ -69,7 +68,7 @@ print(*[name for name in sys.modules if not name.startswith(("ctxkit", "__main__
 
 @dataclass(frozen=True)
 class Outcome:
-    """What came of a fault."""
+    """The result of the tests on one fault."""
 
     package: str
     number: int
@@ -90,7 +89,7 @@ class Outcome:
 
 
 class _Reporter:
-    """A pytest plugin that keeps the tests that passed and the first that failed."""
+    """A pytest plugin that counts the tests that passed and records the first that failed."""
 
     def __init__(self) -> None:
         self.passed, self.failed = 0, ""
@@ -105,37 +104,37 @@ class _Reporter:
             self.failed = f"collection of {report.nodeid}"
 
 
-def draw_faults(found: LineMap, package: str, count: int, seed: int) -> list[tuple[str, Fault]]:
-    """Return so many faults of a package with their files, the same for the same seed and tree."""
-    lines = found.reached_lines(package)
+def draw_faults(line_map: LineMap, package: str, count: int, seed: int) -> list[tuple[str, Fault]]:
+    """Return random faults of a package with their files, the same for the same seed and tree."""
+    lines = line_map.list_reached_lines(package)
     if not lines:
         sys.exit(f"No test reaches a line of {package}: record its tests by `make test-map`.")
-    rng, out = random.Random(f"{package} {seed}"), list[tuple[str, Fault]]()
-    while len(out) < count:
+    rng, faults = random.Random(f"{package} {seed}"), list[tuple[str, Fault]]()
+    while len(faults) < count:
         file, line = rng.choice(lines)
         fault = plant_fault(read_text(file), line, rng)
         if fault is not None:
-            out.append((file, fault))
-    return out
+            faults.append((file, fault))
+    return faults
 
 
 def load_libraries() -> None:
     """Import every library that the kit and its tests use, but nothing of the kit itself."""
-    command = [sys.executable, "-W", "ignore", "-c", PROBE]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
-    for name in done.stdout.split():
+    command = [sys.executable, "-W", "ignore", "-c", LIST_LIBRARIES_SCRIPT]
+    process = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+    for name in process.stdout.split():
         with contextlib.suppress(Exception):
             importlib.import_module(name)
-    mine = [n for n in sys.modules if n.split(".")[0] == "ctxkit"]
-    assert not mine, f"the kit is loaded before the fault: {mine[:3]}"
+    own_modules = [module for module in sys.modules if module.split(".")[0] == "ctxkit"]
+    assert not own_modules, f"the kit is loaded before the fault: {own_modules[:3]}"
 
 
 def install_fault(file: str, source: str) -> None:
     """Let this process import a file of the kit with the fault in it."""
-    path, plain = str(ROOT / file), importlib.machinery.SourceFileLoader.get_code
+    path, original_get_code = str(ROOT / file), importlib.machinery.SourceFileLoader.get_code
 
     def get_code(self: Any, name: str) -> Any:
-        return compile(source, path, "exec") if self.path == path else plain(self, name)
+        return compile(source, path, "exec") if self.path == path else original_get_code(self, name)
 
     importlib.machinery.SourceFileLoader.get_code = get_code  # type: ignore[method-assign]
 
@@ -143,16 +142,18 @@ def install_fault(file: str, source: str) -> None:
 def run_in_fork(
     tests: list[str], fault: tuple[str, str] | None, seconds: float
 ) -> tuple[str, str, int]:
-    """Run tests in a fork, with a fault or without; return verdict, failing test, and tests that
-    passed."""
-    get, put = os.pipe()
+    """Run tests in a fork, with or without a fault.
+
+    Returns the verdict, the first test that failed, and the number of tests that passed.
+    """
+    read_end, write_end = os.pipe()
     pid = os.fork()
     if pid == 0:
-        _run_child(tests, fault, put)
-    os.close(put)
-    ready = select.select([get], [], [], seconds)[0]
-    answer = os.read(get, 1 << 16) if ready else b""
-    os.close(get)
+        _run_child(tests, fault, write_end)
+    os.close(write_end)
+    ready = select.select([read_end], [], [], seconds)[0]
+    answer = os.read(read_end, 1 << 16) if ready else b""
+    os.close(read_end)
     with contextlib.suppress(ProcessLookupError):
         os.killpg(pid, signal.SIGKILL)
     os.waitpid(pid, 0)
@@ -162,14 +163,14 @@ def run_in_fork(
     return verdict, failed, passed
 
 
-def _run_child(tests: list[str], fault: tuple[str, str] | None, put: int) -> None:
+def _run_child(tests: list[str], fault: tuple[str, str] | None, write_end: int) -> None:
     reporter = _Reporter()
     verdict = "noticed"
     try:
         os.setsid()
-        nothing = os.open(os.devnull, os.O_RDWR)
-        for n in (0, 1, 2):
-            os.dup2(nothing, n)
+        null = os.open(os.devnull, os.O_RDWR)
+        for descriptor in (0, 1, 2):
+            os.dup2(null, descriptor)
         resource.setrlimit(resource.RLIMIT_DATA, (MAX_BYTES, MAX_BYTES))
         if fault:
             install_fault(*fault)
@@ -178,24 +179,24 @@ def _run_child(tests: list[str], fault: tuple[str, str] | None, put: int) -> Non
     except BaseException as error:
         reporter.failed = reporter.failed or repr(error)[:200]
     finally:
-        os.write(put, json.dumps([verdict, reporter.failed[:2000], reporter.passed]).encode())
+        os.write(write_end, json.dumps([verdict, reporter.failed[:2000], reporter.passed]).encode())
         os._exit(0)
 
 
-def cut_to_change(before: str, after: str, most: int = 300) -> tuple[str, str]:
-    """Return two long statements from shortly before the place at which they begin to differ."""
+def cut_to_change(before: str, after: str, max_chars: int = 300) -> tuple[str, str]:
+    """Cut two long statements to the part around the place at which they begin to differ."""
     pairs = zip(before, after, strict=False)
-    same = next((i for i, (a, b) in enumerate(pairs) if a != b), 0)
-    start = max(same - most // 2, 0) if max(len(before), len(after)) > most else 0
-    return before[start : start + most], after[start : start + most]
+    change_start = next((i for i, (a, b) in enumerate(pairs) if a != b), 0)
+    start = max(change_start - max_chars // 2, 0) if max(len(before), len(after)) > max_chars else 0
+    return before[start : start + max_chars], after[start : start + max_chars]
 
 
 class Runner:
-    """Tries faults by the tests of a map."""
+    """Runs the tests of a map on faults."""
 
-    def __init__(self, found: LineMap, seconds: float) -> None:
-        self.found, self.reach, self.seconds = found, found.reach, seconds
-        self.passes: dict[str, bool] = {}
+    def __init__(self, line_map: LineMap, seconds: float) -> None:
+        self.line_map, self.reach_counts, self.seconds = line_map, line_map.reach_counts, seconds
+        self.known_passes: dict[str, bool] = {}
         self.equivalent = read_equivalent_faults()
 
     def try_fault(self, package: str, number: int, file: str, fault: Fault) -> Outcome:
@@ -203,70 +204,71 @@ class Runner:
         start = time.time()
         before, after = cut_to_change(fault.before, fault.after)
         is_equivalent = (file, before, after) in self.equivalent
-        tests = [] if is_equivalent else self.tests_of(file, fault)
-        first = self._first_tests(tests)
-        verdict, by, ran = "equivalent" if is_equivalent else "no test", "", 0
+        tests = [] if is_equivalent else self.find_tests(file, fault)
+        first_tests = self._first_tests(tests)
+        verdict, failed_test, ran = "equivalent" if is_equivalent else "no test", "", 0
         if tests:
-            verdict, by, ran = self._run(file, fault, first)
-        if verdict == "survived" and len(tests) > len(first):
-            rest = [t for t in tests if t not in set(first)]
-            verdict, by, more = self._run(file, fault, rest, self.seconds)
-            ran += more
+            verdict, failed_test, ran = self._run(file, fault, first_tests)
+        if verdict == "survived" and len(tests) > len(first_tests):
+            rest = [t for t in tests if t not in set(first_tests)]
+            verdict, failed_test, rest_ran = self._run(file, fault, rest, self.seconds)
+            ran += rest_ran
         return Outcome(
             package, number, file, fault.line, fault.kind,
-            before, after, verdict, by, len(tests), ran, round(time.time() - start, 1),
+            before, after, verdict, failed_test, len(tests), ran, round(time.time() - start, 1),
         )  # fmt: skip
 
-    def tests_of(self, file: str, fault: Fault) -> list[str]:
+    def find_tests(self, file: str, fault: Fault) -> list[str]:
         """Return the tests that reach a fault: tables, then those that reach few lines."""
         lines = {file: {fault.line}}
         if fault.in_function:
-            tests = self.found.tests_of_lines(lines)
+            tests = self.line_map.find_tests_of_lines(lines)
         else:
-            tests = self.found.tests_of_names(fault.names, file)
-            tests |= {t for t in self.found.seconds if t.startswith(TABLE_TESTS)}
-        return sorted(tests, key=lambda t: (not t.startswith(TABLE_TESTS), self.reach[t], t))
+            tests = self.line_map.find_tests_of_names(fault.names, file)
+            tests |= {t for t in self.line_map.seconds if t.startswith(TABLE_TESTS)}
+        return sorted(tests, key=lambda t: (not t.startswith(TABLE_TESTS), self.reach_counts[t], t))
 
     def _first_tests(self, tests: list[str]) -> list[str]:
-        out, left = list[str](), FIRST_SECONDS
+        selected, seconds_left = list[str](), FIRST_SECONDS
         for test in tests[:FIRST_TESTS]:
-            left -= self.found.seconds[test]
-            if left >= 0 or not out:
-                out.append(test)
-        return out
+            seconds_left -= self.line_map.seconds[test]
+            if seconds_left >= 0 or not selected:
+                selected.append(test)
+        return selected
 
     def _run(
         self, file: str, fault: Fault, tests: list[str], seconds: float | None = None
     ) -> tuple[str, str, int]:
-        """Run tests until one notices that passes without the fault; one that does not is left
-        out."""
+        """Run tests until one fails that passes without the fault; leave out others that fail."""
         while tests:
-            needed = START_SECONDS + 3 * sum(self.found.seconds[t] for t in tests)
+            needed = START_SECONDS + 3 * sum(self.line_map.seconds[t] for t in tests)
             allowed = min(needed, START_SECONDS + (seconds or needed))
-            verdict, by, passed = run_in_fork(tests, (file, fault.source), allowed)
+            verdict, failed_test, passed = run_in_fork(tests, (file, fault.source), allowed)
             if verdict == "timed out" and allowed < needed:
                 return "survived so far", "", 0
-            if verdict != "noticed" or self.is_sound(by, tests):
-                return verdict, by, passed
-            if by not in tests:
+            if verdict != "noticed" or self.passes_without_fault(failed_test, tests):
+                return verdict, failed_test, passed
+            if failed_test not in tests:
                 break
-            tests = [t for t in tests if t != by]
+            tests = [t for t in tests if t != failed_test]
         return "no test", "", 0
 
-    def is_sound(self, by: str, tests: list[str]) -> bool:
-        """Say whether what noticed a fault passes without one."""
-        ids = [by] if by in self.reach else tests
+    def passes_without_fault(self, failed_test: str, tests: list[str]) -> bool:
+        """Return whether the test that noticed a fault, or all tests, pass without one."""
+        ids = [failed_test] if failed_test in self.reach_counts else tests
         key = "\n".join(ids)
-        if key not in self.passes:
-            allowed = START_SECONDS + 5 * sum(self.found.seconds[t] for t in ids)
-            self.passes[key] = run_in_fork(ids, None, allowed)[0] == "survived"
-        return self.passes[key]
+        if key not in self.known_passes:
+            allowed = START_SECONDS + 5 * sum(self.line_map.seconds[t] for t in ids)
+            self.known_passes[key] = run_in_fork(ids, None, allowed)[0] == "survived"
+        return self.known_passes[key]
 
 
-def run_worker(work: list[tuple[str, int, str, Fault]], found: LineMap, seconds: float) -> None:
+def run_worker(
+    faults: list[tuple[str, int, str, Fault]], line_map: LineMap, seconds: float
+) -> None:
     """Try faults one after the other and append each outcome to the results."""
-    runner = Runner(found, seconds)
-    for package, number, file, fault in work:
+    runner = Runner(line_map, seconds)
+    for package, number, file, fault in faults:
         outcome = runner.try_fault(package, number, file, fault)
         with RESULTS.open("a", encoding="utf-8") as out:
             out.write(json.dumps(asdict(outcome)) + "\n")
@@ -300,12 +302,14 @@ def main() -> int:
         help="for the tests that run behind the first, each fault",
     )
     parser.add_argument("--keep", action="store_true", help="add the counts to docs/benchmarks.md")
-    asked = parser.parse_args()
-    found = LineMap.load()
-    work = [
+    arguments = parser.parse_args()
+    line_map = LineMap.load()
+    faults = [
         (package, number, file, fault)
-        for package in asked.packages.split(",")
-        for number, (file, fault) in enumerate(draw_faults(found, package, asked.count, asked.seed))
+        for package in arguments.packages.split(",")
+        for number, (file, fault) in enumerate(
+            draw_faults(line_map, package, arguments.count, arguments.seed)
+        )
     ]
     RESULTS.parent.mkdir(exist_ok=True)
     RESULTS.write_text("")
@@ -315,10 +319,10 @@ def main() -> int:
     load_libraries()
     try:
         workers = []
-        for n in range(asked.workers):
+        for worker in range(arguments.workers):
             pid = os.fork()
             if pid == 0:
-                run_worker(work[n :: asked.workers], found, asked.seconds)
+                run_worker(faults[worker :: arguments.workers], line_map, arguments.seconds)
                 os._exit(0)
             workers.append(pid)
         for pid in workers:
@@ -330,10 +334,13 @@ def main() -> int:
         (Outcome(**json.loads(line)) for line in lines), key=lambda o: (o.package, o.number)
     )
     print_results(outcomes)
-    if asked.keep:
-        packages = asked.packages.split(",")
-        keep_figures(
-            [FaultFigures.count(p, asked.seed, len(found.seconds), outcomes) for p in packages]
+    if arguments.keep:
+        packages = arguments.packages.split(",")
+        store_figures(
+            [
+                FaultFigures.count(p, arguments.seed, len(line_map.seconds), outcomes)
+                for p in packages
+            ]
         )
     return 0
 

@@ -3,10 +3,9 @@
     python -m benchmarks.tests_by_line record [TESTS ...]      make test-map
     python -m benchmarks.tests_by_line quick [--base COMMIT]   make quick
 
-The map is in build/tests-by-line.pickle. It holds the text of each file as it was when the
-map was
-made, so that lines are found again after the file has changed. Tests given by name are recorded
-anew and the rest of the map stays.
+The map is in build/tests-by-line.pickle. It holds the text of each file at the time of recording,
+so that lines are found again after the file has changed. Tests given by name are recorded again,
+and the rest of the map stays.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ ROOT = Path(__file__).parents[1]
 MAP = ROOT / "build/tests-by-line.pickle"
 FOLDERS = ("ctxkit", "tests", "docs", "benchmarks")
 RECORDING = "CTXKIT_RECORD_LINES"
-"""The folder into which each worker writes what it recorded; set while a map is made."""
+"""Environment variable with the folder into which each worker writes its recorded lines."""
 PYTEST = [
     *(sys.executable, "-m", "pytest", "-q", "-m", "not long"),
     *("-p", "no:cacheprovider", "-p", "no:nbval"),  # nbval builds forty grammars on import
@@ -61,16 +60,16 @@ class LineMap:
 
     @classmethod
     def load(cls) -> LineMap:
-        """Read the map that was recorded last, its lines moved to where they stand now.
+        """Read the last map, with its lines moved to their places in the current files.
 
         Raises:
             SystemExit: there is no map yet.
         """
         if not MAP.exists():
             sys.exit("There is no map of tests by line: `make test-map` records one.")
-        out = cls(**pickle.loads(MAP.read_bytes()))
-        out.follow_changes()
-        return out
+        line_map = cls(**pickle.loads(MAP.read_bytes()))
+        line_map.follow_changes()
+        return line_map
 
     def save(self) -> None:
         """Write the map for the next `load`."""
@@ -78,29 +77,31 @@ class LineMap:
         MAP.write_bytes(pickle.dumps(vars(self)))
 
     def follow_changes(self) -> None:
-        """Move the recorded lines of files that have changed to where they stand now.
+        """Move the recorded lines of changed files to their places in the current files.
 
-        A line that was changed is where its replacement begins; `quick` counts on it.
+        A changed line moves to where its replacement begins; `quick` relies on it.
         """
-        moved = {}
+        new_lines = {}
         for file, text in self.texts.items():
-            now = read_text(file)
-            if now != text:
-                moved[file] = get_new_lines(text, now)
-                self.texts[file] = now
+            current_text = read_text(file)
+            if current_text != text:
+                new_lines[file] = get_new_lines(text, current_text)
+                self.texts[file] = current_text
         for recorded in (self.imported, *self.lines.values()):
-            for file in moved.keys() & recorded.keys():
-                recorded[file] = to_mask(moved[file].get(n, 0) for n in to_lines(recorded[file]))
+            for file in new_lines.keys() & recorded.keys():
+                recorded[file] = to_mask(
+                    new_lines[file].get(n, 0) for n in to_lines(recorded[file])
+                )
 
     @property
-    def reach(self) -> dict[str, int]:
-        """How many lines of the package each test reaches: few is a test of its own subject."""
+    def reach_counts(self) -> dict[str, int]:
+        """Number of lines of the package that each test reaches; few mean a specific test."""
         return {
             test: sum(m.bit_count() for file, m in files.items() if file.startswith("ctxkit/"))
             for test, files in self.lines.items()
         }
 
-    def tests_of_lines(self, wanted: dict[str, set[int]]) -> set[str]:
+    def find_tests_of_lines(self, wanted: dict[str, set[int]]) -> set[str]:
         """Return the tests that reach one of these lines."""
         masks = {file: to_mask(lines) for file, lines in wanted.items()}
         return {
@@ -109,42 +110,42 @@ class LineMap:
             if any(files.get(file, 0) & mask for file, mask in masks.items())
         }
 
-    def tests_of_names(self, names: Iterable[str], file: str) -> set[str]:
-        """Return the tests that reach a use of a name in a function; else those that reach the
-        file."""
+    def find_tests_of_names(self, names: Iterable[str], file: str) -> set[str]:
+        """Return the tests that reach a use of a name in a function, else those of the file."""
         wanted = set(names)
         uses = {
-            other: lines
-            for other in self.texts
-            if other.startswith("ctxkit/") and (lines := get_uses(self.texts[other], wanted))
+            user_file: lines
+            for user_file in self.texts
+            if user_file.startswith("ctxkit/")
+            and (lines := get_uses(self.texts[user_file], wanted))
         }
-        return self.tests_of_lines(uses) or self.tests_of_lines(
-            {file: to_lines(self.imported.get(file, 0) | self._reached(file))}
+        return self.find_tests_of_lines(uses) or self.find_tests_of_lines(
+            {file: to_lines(self.imported.get(file, 0) | self._merge_lines(file))}
         )
 
-    def _reached(self, file: str) -> int:
-        out = 0
+    def _merge_lines(self, file: str) -> int:
+        mask = 0
         for files in self.lines.values():
-            out |= files.get(file, 0)
-        return out
+            mask |= files.get(file, 0)
+        return mask
 
-    def reached_lines(self, package: str) -> list[tuple[str, int]]:
+    def list_reached_lines(self, package: str) -> list[tuple[str, int]]:
         """Return each line of a package that a test reaches or an import runs, by file."""
-        of = f"ctxkit/{package}/"
-        files = sorted(f for f in self.texts if f.startswith((of, f"ctxkit/{package}.py")))
+        folder = f"ctxkit/{package}/"
+        files = sorted(f for f in self.texts if f.startswith((folder, f"ctxkit/{package}.py")))
         return [
             (file, n)
             for file in files
-            for n in sorted(to_lines(self._reached(file) | self.imported.get(file, 0)))
+            for n in sorted(to_lines(self._merge_lines(file) | self.imported.get(file, 0)))
         ]
 
 
 def to_mask(lines: Iterable[int]) -> int:
     """Return a set of line numbers as an integer."""
-    out = 0
+    mask = 0
     for n in lines:
-        out |= 1 << n
-    return out & ~1
+        mask |= 1 << n
+    return mask & ~1
 
 
 def to_lines(mask: int) -> set[int]:
@@ -159,14 +160,13 @@ def read_text(file: str) -> str:
 
 
 def get_new_lines(old: str, new: str) -> dict[int, int]:
-    """Return the new number of each old line; a changed one gets that at which the change
-    begins."""
-    out = {}
+    """Return the new number of each old line; of a changed one, that where the change begins."""
+    new_lines = {}
     matcher = difflib.SequenceMatcher(None, old.splitlines(), new.splitlines(), autojunk=False)
-    for what, i, i_end, j, _ in matcher.get_opcodes():
+    for operation, i, i_end, j, _ in matcher.get_opcodes():
         for n in range(i, i_end):
-            out[n + 1] = (j + n - i if what == "equal" else j) + 1
-    return out
+            new_lines[n + 1] = (j + n - i if operation == "equal" else j) + 1
+    return new_lines
 
 
 def get_changed_lines(old: str, new: str) -> set[int]:
@@ -174,16 +174,15 @@ def get_changed_lines(old: str, new: str) -> set[int]:
     matcher = difflib.SequenceMatcher(None, old.splitlines(), new.splitlines(), autojunk=False)
     return {
         n
-        for what, _, _, j, j_end in matcher.get_opcodes()
-        if what != "equal"
+        for operation, _, _, j, j_end in matcher.get_opcodes()
+        if operation != "equal"
         for n in (range(j + 1, j_end + 1) if j_end > j else (j, j + 1))
     }
 
 
 @cache
 def get_function_lines(text: str) -> frozenset[int]:
-    """Return the lines in bodies of functions; signatures, decorators and class bodies are not
-    among them."""
+    """Return the lines in bodies of functions, without signatures, decorators and class bodies."""
     return frozenset(
         n
         for node in ast.walk(ast.parse(text))
@@ -194,38 +193,36 @@ def get_function_lines(text: str) -> frozenset[int]:
 
 @cache
 def get_names_by_line(text: str) -> dict[int, frozenset[str]]:
-    """Return the names that each line of a function reads, plain, as an attribute or as a
-    keyword."""
-    out, inside = defaultdict(set), get_function_lines(text)
+    """Return the names and attributes that each line of a function uses."""
+    names_by_line, function_lines = defaultdict(set), get_function_lines(text)
     for node in ast.walk(ast.parse(text)):
         name = getattr(node, "id", None) or getattr(node, "attr", None)
-        if name and node.lineno in inside:
-            out[node.lineno].add(name)
-    return {n: frozenset(names) for n, names in out.items()}
+        if name and node.lineno in function_lines:
+            names_by_line[node.lineno].add(name)
+    return {n: frozenset(names) for n, names in names_by_line.items()}
 
 
 def get_uses(text: str, names: set[str]) -> set[int]:
     """Return the lines in functions that use one of the names."""
-    return {n for n, used in get_names_by_line(text).items() if used & names}
+    return {n for n, line_names in get_names_by_line(text).items() if line_names & names}
 
 
 def get_bound_names(text: str, lines: set[int]) -> set[str]:
-    """Return the names that these lines bind outside functions: constants, fields, functions by
-    their signature."""
-    out = set()
+    """Return the names that lines outside function bodies bind: constants, fields, signatures."""
+    bound = set()
     for node in ast.walk(ast.parse(text)):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
             first = min([node.lineno, *(d.lineno for d in node.decorator_list)])
             if lines & set(range(first, node.body[0].lineno)):
-                out.add(node.name)
-        elif isinstance(node, ast.Assign | ast.AnnAssign) and lines & _lines_of(node):
+                bound.add(node.name)
+        elif isinstance(node, ast.Assign | ast.AnnAssign) and lines & _list_lines(node):
             targets = node.targets if isinstance(node, ast.Assign) else [node.target]
             names = (n for t in targets for n in ast.walk(t) if isinstance(n, ast.Name))
-            out |= {n.id for n in names if not n.id.startswith("__")}
-    return out
+            bound |= {n.id for n in names if not n.id.startswith("__")}
+    return bound
 
 
-def _lines_of(statement: ast.stmt) -> set[int]:
+def _list_lines(statement: ast.stmt) -> set[int]:
     return set(range(statement.lineno, (statement.end_lineno or 0) + 1))
 
 
@@ -255,7 +252,7 @@ if os.environ.get(RECORDING):
             _coverage.switch_context("")
 
     def pytest_runtest_logreport(report: pytest.TestReport) -> None:
-        """Note a test that fails: what it reaches says nothing."""
+        """Record a test that fails or is skipped, whose lines have no meaning."""
         if report.failed or report.skipped:
             _failed.add(report.nodeid)
 
@@ -268,48 +265,50 @@ if os.environ.get(RECORDING):
             out.write_bytes(pickle.dumps((_seconds, _failed)))
 
 
-def record(tests: list[str], workers: int) -> LineMap:
+def record_lines(tests: list[str], workers: int) -> LineMap:
     """Run tests and write the map of their lines; other tests of the map stay as they are."""
     with tempfile.TemporaryDirectory() as folder:
         environment = {**os.environ, RECORDING: folder, "PYTHONPATH": str(ROOT)}
         plugin = ["-p", "benchmarks.tests_by_line", "--dist", "worksteal", "-n", str(workers)]
         subprocess.run([*PYTEST, *plugin, *tests], cwd=ROOT, env=environment, check=False)
-        new = _read_recorded(Path(folder))
-    whole = LineMap.load() if MAP.exists() else LineMap()
-    again = tuple(t.rstrip("/") for t in tests)
-    for test in [t for t in whole.seconds if t.startswith(again)]:
-        del whole.seconds[test], whole.lines[test]
-    whole.seconds |= new.seconds
-    whole.lines |= new.lines
-    for file, mask in new.imported.items():
-        whole.imported[file] = whole.imported.get(file, 0) | mask
-    whole.texts = {f: read_text(f) for f in {*whole.texts, *new.texts}}
-    whole.save()
-    return whole
+        recorded = _read_recorded(Path(folder))
+    merged = LineMap.load() if MAP.exists() else LineMap()
+    recorded_prefixes = tuple(t.rstrip("/") for t in tests)
+    for test in [t for t in merged.seconds if t.startswith(recorded_prefixes)]:
+        del merged.seconds[test], merged.lines[test]
+    merged.seconds |= recorded.seconds
+    merged.lines |= recorded.lines
+    for file, mask in recorded.imported.items():
+        merged.imported[file] = merged.imported.get(file, 0) | mask
+    merged.texts = {f: read_text(f) for f in {*merged.texts, *recorded.texts}}
+    merged.save()
+    return merged
 
 
 def _read_recorded(folder: Path) -> LineMap:
     import coverage
 
-    out, failed = LineMap(), set[str]()
+    line_map, failed = LineMap(), set[str]()
     for path in folder.glob("tests.*"):
-        seconds, without = pickle.loads(path.read_bytes())
-        out.seconds |= seconds
-        failed |= without
+        seconds, failed_in_worker = pickle.loads(path.read_bytes())
+        line_map.seconds |= seconds
+        failed |= failed_in_worker
     for path in folder.glob("lines.*"):
         data = coverage.CoverageData(str(path))
         data.read()
         for measured in data.measured_files():
             file = str(Path(measured).relative_to(ROOT))
-            out.texts[file] = ""
+            line_map.texts[file] = ""
             for line, tests in data.contexts_by_lineno(measured).items():
                 for test in tests:
-                    of = out.lines.setdefault(test, {}) if test else out.imported
-                    of[file] = of.get(file, 0) | 1 << line
+                    lines_by_file = (
+                        line_map.lines.setdefault(test, {}) if test else line_map.imported
+                    )
+                    lines_by_file[file] = lines_by_file.get(file, 0) | 1 << line
     for test in failed:
-        out.seconds.pop(test, None)
-    out.lines = {t: out.lines.get(t, {}) for t in out.seconds}
-    return out
+        line_map.seconds.pop(test, None)
+    line_map.lines = {t: line_map.lines.get(t, {}) for t in line_map.seconds}
+    return line_map
 
 
 # ---- the tests of a change
@@ -321,95 +320,95 @@ def get_changed_files(base: str) -> list[str]:
         ["git", "diff", "--name-only", "--no-renames", base],
         ["git", "ls-files", "--others", "--exclude-standard"],
     )
-    out = [
-        subprocess.run(c, cwd=ROOT, check=True, capture_output=True, text=True) for c in commands
+    processes = [
+        subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True)
+        for command in commands
     ]
-    return sorted({line for done in out for line in done.stdout.splitlines()})
+    return sorted({line for process in processes for line in process.stdout.splitlines()})
 
 
 def get_base_text(base: str, file: str) -> str:
     """Return a file as a commit has it, empty where it has none."""
-    done = subprocess.run(
+    process = subprocess.run(
         ["git", "show", f"{base}:{file}"], cwd=ROOT, check=False, capture_output=True
     )
-    return done.stdout.decode(errors="replace") if done.returncode == 0 else ""
+    return process.stdout.decode(errors="replace") if process.returncode == 0 else ""
 
 
-def select_tests(found: LineMap, base: str) -> tuple[set[str], set[str]]:
+def select_tests(line_map: LineMap, base: str) -> tuple[set[str], set[str]]:
     """Return the tests that a change reaches by its lines, and the files of tests to run whole."""
-    tests, whole = set[str](), set[str]()
+    tests, whole_files = set[str](), set[str]()
     for file in get_changed_files(base):
         name = Path(file).name
         if re.match(r"tests/.*test_\w+\.py$", file):
-            whole |= {file} & {file if (ROOT / file).exists() else ""}
+            whole_files |= {file} & {file if (ROOT / file).exists() else ""}
         elif file.endswith(".py"):
-            tests |= _select_by_lines(found, file, get_base_text(base, file))
+            tests |= _select_by_lines(line_map, file, get_base_text(base, file))
         else:  # a page, a script or data: the tests that name it
-            whole |= {
-                f
-                for f in found.texts
-                if Path(f).name.startswith("test_") and name in found.texts[f]
+            whole_files |= {
+                test_file
+                for test_file in line_map.texts
+                if Path(test_file).name.startswith("test_") and name in line_map.texts[test_file]
             }
-    return tests, whole
+    return tests, whole_files
 
 
-def _select_by_lines(found: LineMap, file: str, before: str) -> set[str]:
+def _select_by_lines(line_map: LineMap, file: str, base_text: str) -> set[str]:
     text = read_text(file)
-    changed = get_changed_lines(before, text)
+    changed = get_changed_lines(base_text, text)
     try:
-        inside = changed & get_function_lines(text)
+        in_functions = changed & get_function_lines(text)
     except SyntaxError as error:
         sys.exit(f"{file} cannot be parsed: {error}")
-    names = get_bound_names(text, changed - inside) if changed - inside else set()
-    tests = found.tests_of_lines({file: inside}) if inside else set()
-    return tests | (found.tests_of_names(names, file) if names else set())
+    names = get_bound_names(text, changed - in_functions) if changed - in_functions else set()
+    tests = line_map.find_tests_of_lines({file: in_functions}) if in_functions else set()
+    return tests | (line_map.find_tests_of_names(names, file) if names else set())
 
 
-def run_quick(base: str, seconds: float, workers: int) -> int:
-    """Run the tests that a change reaches, those that reach few lines first, as many as the time
-    allows."""
-    found = LineMap.load()
-    tests, whole = select_tests(found, base)
-    reach = found.reach
-    ranked, left = list[str](), seconds * workers
+def run_tests_of_change(base: str, seconds: float, workers: int) -> int:
+    """Run the tests that a change reaches, as many as the time allows, specific ones first."""
+    line_map = LineMap.load()
+    tests, whole_files = select_tests(line_map, base)
+    reach_counts = line_map.reach_counts
+    selected, seconds_left = list[str](), seconds * workers
     for test in sorted(
-        tests - {t for t in tests if t.split("::")[0] in whole}, key=reach.__getitem__
+        tests - {t for t in tests if t.split("::")[0] in whole_files}, key=reach_counts.__getitem__
     ):
-        left -= found.seconds[test]
-        if left < 0:
+        seconds_left -= line_map.seconds[test]
+        if seconds_left < 0:
             break
-        ranked.append(test)
+        selected.append(test)
     print(
-        f"{len(tests)} tests reach the lines that differ from {base}; {len(ranked)} of them run,"
-        f" those that reach few lines first, and {len(whole)} files of tests whole."
+        f"{len(tests)} tests reach the lines that differ from {base}; {len(selected)} of them run,"
+        f" those that reach few lines first, and {len(whole_files)} files of tests whole."
     )
-    if not ranked and not whole:
+    if not selected and not whole_files:
         return 0
-    with tempfile.NamedTemporaryFile("w", suffix=".txt") as ids:
-        ids.write("\n".join([*sorted(whole), *ranked]))
-        ids.flush()
-        command = [*PYTEST, "-n", str(workers), f"@{ids.name}"]
+    with tempfile.NamedTemporaryFile("w", suffix=".txt") as id_file:
+        id_file.write("\n".join([*sorted(whole_files), *selected]))
+        id_file.flush()
+        command = [*PYTEST, "-n", str(workers), f"@{id_file.name}"]
         return subprocess.run(command, cwd=ROOT, check=False).returncode
 
 
 def main() -> int:
     """Record a map or run the tests of a change, as the command line asks."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    verbs = parser.add_subparsers(dest="verb", required=True)
-    recording = verbs.add_parser("record", help="run tests and write which lines each reaches")
+    subparsers = parser.add_subparsers(dest="verb", required=True)
+    recording = subparsers.add_parser("record", help="run tests and write which lines each reaches")
     recording.add_argument("tests", nargs="*", default=["tests"])
-    quick = verbs.add_parser("quick", help="run the tests that the working change reaches")
+    quick = subparsers.add_parser("quick", help="run the tests that the working change reaches")
     quick.add_argument("--base", default="HEAD", help="the commit to compare with")
     quick.add_argument(
         "--seconds", type=float, default=45, help="at most so much recorded test time"
     )
-    for each in (recording, quick):
-        each.add_argument("--workers", type=int, default=2)
-    asked = parser.parse_args()
-    if asked.verb == "quick":
-        return run_quick(asked.base, asked.seconds, asked.workers)
-    recorded = record(asked.tests, asked.workers)
-    print(f"{len(recorded.seconds)} tests, {len(recorded.texts)} files: {MAP.relative_to(ROOT)}")
+    for subparser in (recording, quick):
+        subparser.add_argument("--workers", type=int, default=2)
+    arguments = parser.parse_args()
+    if arguments.verb == "quick":
+        return run_tests_of_change(arguments.base, arguments.seconds, arguments.workers)
+    line_map = record_lines(arguments.tests, arguments.workers)
+    print(f"{len(line_map.seconds)} tests, {len(line_map.texts)} files: {MAP.relative_to(ROOT)}")
     return 0
 
 

@@ -1,7 +1,7 @@
-"""What a person types, one call in a fresh process: `python benchmarks/user_calls.py NAME [N]`.
+"""One call of a user in a fresh process: `python benchmarks/user_calls.py NAME [N]`.
 
-It prints CPU seconds, memory and a digest of the result as JSON. It uses nothing that an earlier
-ctxkit has not, so that `PYTHONPATH` names the one that is measured.
+It prints CPU seconds, memory and a digest of the result as JSON. `PYTHONPATH` names the ctxkit that
+is measured; the script uses only what an earlier version has, too.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ if TYPE_CHECKING:
 
     import pandas as pd
 
-    Deed = Callable[[], str]
+    UserCall = Callable[[], str]
 
-REAL = Path(os.environ.get("CTXKIT_SESSIONS", ""))
+SESSIONS = Path(os.environ.get("CTXKIT_SESSIONS", ""))
 PI = "pi/before-compaction.jsonl"
 CLAUDE = "claude-code/entire-7f78a542.jsonl"
 EIGHT = (
@@ -51,139 +51,170 @@ EIGHT = (
 )
 
 
-def real(name: str) -> Session:
-    """The largest session of a log."""
-    return max(ck.read_all(REAL / name), key=lambda s: len(s.calls))
+def read_largest_session(name: str) -> Session:
+    """Return the session with the most calls of a log."""
+    return max(ck.read_all(SESSIONS / name), key=lambda s: len(s.calls))
 
 
-def made(calls: int, name: str = "made") -> Session:
-    """A session of any length: a file is read and a step told at each call, all prefixes cached."""
+def make_cached_session(calls: int, name: str = "made") -> Session:
+    """Return a session of any length, in which every call reads its whole prefix from the cache."""
     log: list[Any] = []
     for i in range(calls):
-        now = 10_000 + 60 * i
+        prompt_tokens = 10_000 + 60 * i
         text = f"step {i} in src/part{i % 40}/file{i % 9}.py " + "word " * 380
         usage = Usage(
-            input_tokens=0, cache_read_tokens=now - 60, cache_write_tokens=60, output_tokens=100
+            input_tokens=0,
+            cache_read_tokens=prompt_tokens - 60,
+            cache_write_tokens=60,
+            output_tokens=100,
         )
         log.append(Message(role="user", id=f"u{i}", parts=(Text(text),), time=10.0 * i))
         reply = Message(
             role="assistant", id=f"a{i}", parts=(Text(f"src/part{i % 37}/file{i % 9}.py"),)
         )
-        more = {"usage": usage, "model": "claude-sonnet-4-5", "time": 10.0 * i + 2, "latency": 1.0}
-        log.append(msgspec.structs.replace(reply, **more))
+        call_fields = {
+            "usage": usage,
+            "model": "claude-sonnet-4-5",
+            "time": 10.0 * i + 2,
+            "latency": 1.0,
+        }
+        log.append(msgspec.structs.replace(reply, **call_fields))
     return Session(id=name, log=tuple(log))
 
 
-def talk(calls: int, compacted: int = 0) -> Session:
-    """A session of any length: a prompt, a command and its result at each call, a rule of the
-    user's and a decision at each fifth; compacted after every so many calls (0: never).
+def make_conversation(calls: int, compact_every: int = 0) -> Session:
+    """Return a session of any length: at each call a user message, a command and its result.
+
+    At each fifth call the user states a rule and the reply a decision. The session is compacted
+    after every `compact_every` calls; 0: never.
     """
-    log, shown, size, sent = list[Any](), list[str](), 10_000, 0
+    log, visible_ids, prompt_tokens, cached_tokens = list[Any](), list[str](), 10_000, 0
     for i in range(calls):
-        if compacted and i and i % compacted == 0:
+        if compact_every and i and i % compact_every == 0:
             summary = Message(role="summary", id=f"s{i}", parts=(Text("So far: " + "word " * 200),))
             log.append(
-                Edit(kind="summarised", id=f"e{i}", targets=tuple(shown), inserted=(summary,))
+                Edit(kind="summarised", id=f"e{i}", targets=tuple(visible_ids), inserted=(summary,))
             )
-            shown, size, sent = [summary.id], 10_300, 0
+            visible_ids, prompt_tokens, cached_tokens = [summary.id], 10_300, 0
         rule = f"Always keep rule {i} for src/part{i % 40}.py in mind."
-        asked, way = (rule, f"Decided: way {i}.") if i % 5 == 0 else (f"Step {i}.", f"So {i}.")
+        question, answer = (
+            (rule, f"Decided: way {i}.") if i % 5 == 0 else (f"Step {i}.", f"So {i}.")
+        )
         output = f"{i} passed " + "word " * 30
         command = ToolCall(f"c{i}", "bash", {"command": f"pytest tests/test_{i % 97}.py -q"})
         usage = Usage(
-            input_tokens=0, cache_read_tokens=sent, cache_write_tokens=size - sent, output_tokens=40
+            input_tokens=0,
+            cache_read_tokens=cached_tokens,
+            cache_write_tokens=prompt_tokens - cached_tokens,
+            output_tokens=40,
         )
-        reply = Message(role="assistant", id=f"a{i}", parts=(Text(way), command))
-        more = {"usage": usage, "model": "claude-sonnet-4-5", "time": 10.0 * i + 2, "latency": 1.0}
+        reply = Message(role="assistant", id=f"a{i}", parts=(Text(answer), command))
+        call_fields = {
+            "usage": usage,
+            "model": "claude-sonnet-4-5",
+            "time": 10.0 * i + 2,
+            "latency": 1.0,
+        }
         new = (
-            Message(role="user", id=f"u{i}", parts=(Text(asked),), time=10.0 * i),
-            msgspec.structs.replace(reply, **more),
+            Message(role="user", id=f"u{i}", parts=(Text(question),), time=10.0 * i),
+            msgspec.structs.replace(reply, **call_fields),
             Message(role="tool", id=f"r{i}", parts=(Text(output),), call_id=f"c{i}", tool="bash"),
         )
         log += new
-        shown += [m.id for m in new]
-        size, sent = size + 80, size
+        visible_ids += [m.id for m in new]
+        prompt_tokens, cached_tokens = prompt_tokens + 80, prompt_tokens
     return Session(id="talk", log=tuple(log))
 
 
-def again(session: Session, times: int) -> Session:
-    """A session that says the same several times over, without its compactions."""
+def repeat_session(session: Session, times: int) -> Session:
+    """Return a session that repeats the messages of another one, without its compactions."""
     log = [
-        msgspec.structs.replace(m, id=f"{k}.{m.id}") for k in range(times) for m in session.messages
+        msgspec.structs.replace(message, id=f"{pass_number}.{message.id}")
+        for pass_number in range(times)
+        for message in session.messages
     ]
     return Session(id=session.id, log=tuple(log))
 
 
-def csv(frame: pd.DataFrame) -> str:
-    """The figures of a frame."""
+def format_figures(frame: pd.DataFrame) -> str:
+    """Return the figures of a frame as CSV."""
     return str(frame.drop(columns=[c for c in ("key", "of") if c in frame]).to_csv())
 
 
-def grid() -> Any:
-    """Fased under 200 settings, everything else as it ships."""
+def make_fased_grid() -> Any:
+    """Return 200 settings of Fased, everything else at its default."""
     reserve, keep = range(10_000, 60_000, 2_500), range(5_000, 45_000, 4_000)
     return ck.grid(ck.presets.fased, reserve_tokens=reserve, keep_recent_tokens=keep)
 
 
-def sweep(settings: int, *, loss: bool = False) -> Deed:
-    """A sweep of the Pi log over the first settings."""
-    session, rules = real(PI), list(grid())[:settings]
-    return lambda: csv(ck.sweep([session], rules, loss=loss, progress=False))
+def prepare_sweep(settings: int, *, loss: bool = False) -> UserCall:
+    """Prepare a sweep of the Pi log over the first settings of the grid."""
+    session, rules = read_largest_session(PI), list(make_fased_grid())[:settings]
+    return lambda: format_figures(ck.sweep([session], rules, loss=loss, progress=False))
 
 
-def compare(session: Session, presets: int = 0) -> Deed:
-    """Every preset, or so many of the first, with losses."""
+def prepare_comparison(session: Session, presets: int = 0) -> UserCall:
+    """Prepare a comparison with losses under all presets, or the first ones."""
     rules = resolve_rules_list("all")[:presets] if presets else "all"
-    return lambda: csv(ck.compare(session, rules, progress=False))
+    return lambda: format_figures(ck.compare(session, rules, progress=False))
 
 
-def advise() -> Deed:
-    """Which setting for these eight sessions."""
-    sessions = [real(name) for name in EIGHT]
-    return lambda: csv(ck.advise(sessions))
+def prepare_advice() -> UserCall:
+    """Prepare the advice for eight sessions."""
+    sessions = [read_largest_session(name) for name in EIGHT]
+    return lambda: format_figures(ck.advise(sessions))
 
 
-def frontier(presets: int) -> Deed:
-    """The first presets, with losses, over all sessions with text that a folder holds."""
-    found = [x for s in ck.read_all(REAL) for x in (s, *s.children) if x.has_text and x.calls]
+def prepare_frontier(presets: int) -> UserCall:
+    """Prepare a sweep with losses of the first presets over all sessions with text."""
+    sessions = [
+        member
+        for session in ck.read_all(SESSIONS)
+        for member in (session, *session.children)
+        if member.has_text and member.calls
+    ]
     rules = resolve_rules_list("all")[:presets]
-    return lambda: csv(ck.sweep(found, rules, loss=True, progress=False))
+    return lambda: format_figures(ck.sweep(sessions, rules, loss=True, progress=False))
 
 
-def score(cuts: int) -> Deed:
-    """The score of a replay of the Pi log said twice, with about so many compactions."""
-    limit = {400: 5_200, 200: 7_700, 100: 13_000, 50: 25_000}[cuts]
+def prepare_score(compactions_n: int) -> UserCall:
+    """Prepare the score of a replay of the repeated Pi log, with about so many compactions."""
+    limit = {400: 5_200, 200: 7_700, 100: 13_000, 50: 25_000}[compactions_n]
     policy = Summary(keep_tokens=1_500, must_shrink=False, summariser=FixedSizeSummariser(300))
     rules = Rules(policy=policy, trigger=Above(limit), window=200_000)
-    replay = ck.replay(again(real(PI), 2), rules)
+    replay = ck.replay(repeat_session(read_largest_session(PI), 2), rules)
     return lambda: f"{len(replay.edits)} {dict(ck.score(replay))}"
 
 
-def calibrated(how: Callable[[Session], Any], session: Session) -> str:
-    """What estimates make of a session, as figures or as a chart."""
-    made = how(session)
-    return str(made.to_plotly() if hasattr(made, "to_plotly") else csv(made.calls))
+def format_calibration(calibrate: Callable[[Session], Any], session: Session) -> str:
+    """Return the calibration of a session, as figures or as a chart."""
+    calibration = calibrate(session)
+    return str(
+        calibration.to_plotly()
+        if hasattr(calibration, "to_plotly")
+        else format_figures(calibration.calls)
+    )
 
 
-SMALL = "pi:context_window=40_000,reserve_tokens=8_000,keep_recent_tokens=8_000"
-"""Rules that compact a `talk` about each 115 calls."""
+SMALL_WINDOW_RULES = "pi:context_window=40_000,reserve_tokens=8_000,keep_recent_tokens=8_000"
+"""Rules that compact a session of `make_conversation` about every 115 calls."""
 
 
-def with_memory(calls: int) -> Deed:
-    """What a memory is worth to a session: two runs with their losses."""
-    session = talk(calls)
-    return lambda: csv(ck.experiments.with_memory(session, SMALL))
+def prepare_memory_comparison(calls: int) -> UserCall:
+    """Prepare two runs of a session with losses, with and without a memory."""
+    session = make_conversation(calls)
+    return lambda: format_figures(ck.experiments.with_memory(session, SMALL_WINDOW_RULES))
 
 
-def without_memory(calls: int) -> Deed:
-    """The same session under the same rules, beside what was recorded."""
-    session = talk(calls)
-    return lambda: csv(ck.compare(session, [SMALL], progress=False))
+def prepare_rules_comparison(calls: int) -> UserCall:
+    """Prepare a comparison of the same session under the same rules with its record."""
+    session = make_conversation(calls)
+    return lambda: format_figures(ck.compare(session, [SMALL_WINDOW_RULES], progress=False))
 
 
-def written(calls: int) -> Deed:
-    """A file of OpenTelemetry spans of a session that is compacted now and then."""
-    session = talk(calls, compacted=200)
+def prepare_otel_file(calls: int) -> UserCall:
+    """Prepare a file of OpenTelemetry spans of a session with compactions."""
+    session = make_conversation(calls, compact_every=200)
 
     def write() -> str:
         with TemporaryDirectory() as folder:
@@ -194,8 +225,8 @@ def written(calls: int) -> Deed:
     return write
 
 
-def views(messages: int) -> Deed:
-    """The prompts of all calls."""
+def prepare_views(messages: int) -> UserCall:
+    """Prepare the prompts of all calls of a session."""
     roles = ("user", "assistant")
     log = [
         Message(role=roles[i % 2], id=f"m{i}", parts=(Text(f"said {i}"),)) for i in range(messages)
@@ -204,60 +235,66 @@ def views(messages: int) -> Deed:
     return lambda: str(sum(len(shown) for _, shown in session.views()))
 
 
-def tyrum(megabytes: int) -> Deed:
-    """A replay under Tyrum's rules of a session that is mostly results of tools."""
-    texts, log, n = [m.text for m in real(PI).messages if len(m.text) > 2000], list[Any](), 0
-    while n < megabytes * 1_000_000:
-        i, text = len(log), f"{n}\n" + texts[len(log) % len(texts)] * 4
+def prepare_tyrum_replay(megabytes: int) -> UserCall:
+    """Prepare a replay under Tyrum's rules of a session that consists mostly of tool results."""
+    texts, log, chars_n = (
+        [m.text for m in read_largest_session(PI).messages if len(m.text) > 2000],
+        list[Any](),
+        0,
+    )
+    while chars_n < megabytes * 1_000_000:
+        i, text = len(log), f"{chars_n}\n" + texts[len(log) % len(texts)] * 4
         call = ToolCall(id=f"c{i}", name="read", arguments={"path": f"src/{i}.ts"})
         log.append(Message(role="assistant", id=f"a{i}", parts=(call,)))
         log.append(
             Message(role="tool", id=f"t{i}", parts=(Text(text),), tool="read", call_id=f"c{i}")
         )
-        n += len(text)
+        chars_n += len(text)
     session = Session(id="tyrum", log=(Message(role="user", id="u", parts=(Text("go"),)), *log))
     return lambda: str(len(ck.replay(session, ck.presets.tyrum()).log))
 
 
-def many(sessions: int) -> Deed:
-    """A sweep with losses over sessions of 2,000 calls: it is asked for its memory."""
-    given = [made(2_000, f"made{i}") for i in range(sessions)]
-    rules = list(grid())[:2]
-    return lambda: csv(ck.sweep(given, rules, loss=True, progress=False))
+def prepare_sweep_of_many(sessions: int) -> UserCall:
+    """Prepare a sweep with losses over sessions of 2,000 calls, whose memory is measured."""
+    made_sessions = [make_cached_session(2_000, f"made{i}") for i in range(sessions)]
+    rules = list(make_fased_grid())[:2]
+    return lambda: format_figures(ck.sweep(made_sessions, rules, loss=True, progress=False))
 
 
-DEEDS: dict[str, Callable[[int], Deed]] = {
-    "sweep": sweep,
-    "sweep with losses": lambda n: sweep(n, loss=True),
-    "compare pi": lambda n: compare(real(PI), n),
-    "compare claude": lambda n: compare(real(CLAUDE), n),
-    "compare made": lambda n: compare(made(n)),
-    "advise": lambda _: advise(),
-    "frontier": frontier,
-    "score": score,
-    "calibrate": lambda n: partial(calibrated, ck.calibrate, talk(n)),
-    "calibration": lambda n: partial(calibrated, ck.plots.calibration, talk(n)),
-    "otel": written,
-    "with memory": with_memory,
-    "without memory": without_memory,
-    "views": views,
-    "tyrum": tyrum,
-    "many": many,
+USER_CALLS: dict[str, Callable[[int], UserCall]] = {
+    "sweep": prepare_sweep,
+    "sweep with losses": lambda n: prepare_sweep(n, loss=True),
+    "compare pi": lambda n: prepare_comparison(read_largest_session(PI), n),
+    "compare claude": lambda n: prepare_comparison(read_largest_session(CLAUDE), n),
+    "compare made": lambda n: prepare_comparison(make_cached_session(n)),
+    "advise": lambda _: prepare_advice(),
+    "frontier": prepare_frontier,
+    "score": prepare_score,
+    "calibrate": lambda n: partial(format_calibration, ck.calibrate, make_conversation(n)),
+    "calibration": lambda n: partial(
+        format_calibration, ck.plots.calibration, make_conversation(n)
+    ),
+    "otel": prepare_otel_file,
+    "with memory": prepare_memory_comparison,
+    "without memory": prepare_rules_comparison,
+    "views": prepare_views,
+    "tyrum": prepare_tyrum_replay,
+    "many": prepare_sweep_of_many,
 }
 
 
 def main(name: str, n: int) -> dict[str, Any]:
-    """Do it in a kernel that has done its like on the sample before: imports are no part of it."""
+    """Measure a call in a process that already made a comparison, so that imports do not count."""
     warnings.simplefilter("ignore")
     sample = ck.read(ck.samples.path())
     ck.compare(sample, "all", progress=False)
-    deed = DEEDS[name](n)
+    user_call = USER_CALLS[name](n)
     start = time.process_time()
-    result = deed()
+    result = user_call()
     seconds = time.process_time() - start
-    most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    megabytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     digest = hashlib.sha256(result.encode()).hexdigest()[:12]
-    return {"seconds": seconds, "megabytes": most, "digest": digest}
+    return {"seconds": seconds, "megabytes": megabytes, "digest": digest}
 
 
 if __name__ == "__main__":

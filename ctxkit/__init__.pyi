@@ -35,7 +35,7 @@ from .widgets.reports import export as export
 # try other settings
 from .engine.replay import replay as replay
 from .experiments.setting_advice import advise as advise
-from .experiments.rules_comparison import compare as compare
+from .experiments.session_comparison_and_verdicts import compare as compare
 from .experiments.gates.regression_gate import gate as gate
 from .experiments.setting_grids_and_labels import grid as grid
 from .experiments.cost_and_loss_scores import score as score

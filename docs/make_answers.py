@@ -1,7 +1,7 @@
 """Measure the figures of the pages that answer one question: `python docs/make_answers.py [PAGE ...]`.
 
-Each page has its measured part between two comments. The script writes that part again, from
-synthetic data with seeds or from public data beside CTXKIT_SESSIONS, and draws the page's pictures.
+The measured part of a page is between two comments. The script writes that part, from seeded
+synthetic data or from public data beside CTXKIT_SESSIONS, and draws the pictures of the page.
 """
 
 from __future__ import annotations
@@ -47,15 +47,15 @@ if TYPE_CHECKING:
 
 DOCS = Path(__file__).parent
 _MEASURED = re.compile(r"(<!-- measured -->\n).*?(<!-- end of measured -->)", re.DOTALL)
-RULE_TALKS, CONSTRAINT_TALKS = 10, 4
+RULE_CONVERSATIONS, CONSTRAINT_CONVERSATIONS = 10, 4
 IDLE_DEVELOPERS, IDLE_SEEDS = 20, (0, 3, 4, 5, 6, 7)
-"""Developers of each seed; how lengths are smoothed was chosen on those of seeds 1 and 2."""
+"""Developers of each seed; the smoothing of lengths was chosen on those of seeds 1 and 2."""
 THRESHOLD_DEVELOPERS = 20
 THRESHOLD_SEEDS, THRESHOLD_SESSIONS = (13, 14, 15), 16
-"""Of the developers of `when`; how much of the allowed loss a choice uses was chosen on others."""
+"""Of the developers of `when`; the share of the allowed loss was chosen on other developers."""
 FORECAST_DEVELOPERS, FORECAST_SESSIONS = 50, 16
 PICTURED_DEVELOPER = 6
-"""The made developer whose answer is the picture of `when` for a folder."""
+"""The synthetic developer whose answer is the picture of `when` for a folder."""
 EXAM_COMMAND = "exam billing.jsonl -r pi -r claude_code -r strands"
 """The command of the picture of exams."""
 LIMIT_SAMPLES = ("billing", "incident", "research", "chat")
@@ -63,56 +63,56 @@ LIMIT_SAMPLES = ("billing", "incident", "research", "chat")
 
 
 def make_table(head: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
-    """Return a Markdown table; all columns but the first stand to the right."""
+    """Return a Markdown table; all columns but the first are aligned to the right."""
     lines = [head, ["---", *["---:"] * (len(head) - 1)], *rows]
     return "\n".join(f"| {' | '.join(map(str, line))} |" for line in lines)
 
 
-def measure_rules() -> str:
-    """Measure how many rules outlive made talks, with and without `keep_rules`."""
-    frame = measure_user_rule_survival(make_user_rule_conversations(RULE_TALKS))
-    kept = frame["with_empty"].min()
-    cheap = (frame["more_tokens"] <= 0.02).sum()
-    missed = frame[frame["more_tokens"] > 0.02]
-    names = ", ".join(f"`{r.rules}` {r.more_tokens:.1%}" for r in missed.itertuples())
+def measure_rule_survival() -> str:
+    """Measure how many rules survive in synthetic conversations, with and without `keep_rules`."""
+    frame = measure_user_rule_survival(make_user_rule_conversations(RULE_CONVERSATIONS))
+    lowest_share = frame["with_empty"].min()
+    cheap_presets_n = (frame["more_tokens"] <= 0.02).sum()
+    costly = frame[frame["more_tokens"] > 0.02]
+    names = ", ".join(f"`{row.rules}` {row.more_tokens:.1%}" for row in costly.itertuples())
     columns = ["kept_empty", "with_empty", "kept_extract", "with_extract"]
     rows = [
         [
-            f"`{r['rules']}`",
-            f"{r['compactions_n']:.1f}",
-            *(f"{r[c]:.0%}" for c in columns),
-            f"{r['more_tokens']:+.1%}",
+            f"`{row['rules']}`",
+            f"{row['compactions_n']:.1f}",
+            *(f"{row[column]:.0%}" for column in columns),
+            f"{row['more_tokens']:+.1%}",
         ]
-        for r in frame.to_dict("records")
+        for row in frame.to_dict("records")
     ]
     head = ["preset", "compactions", "empty summary", "with `keep_rules`"]
     head += ["extract", "with `keep_rules`", "tokens"]
     return (
-        f"With `keep_rules`, at least {kept:.0%} of the rules survive under each of {len(frame)} presets."
-        f" {cheap} presets send at most 2 % more tokens"
+        f"With `keep_rules`, at least {lowest_share:.0%} of the rules survive under each of {len(frame)} presets."
+        f" {cheap_presets_n} presets send at most 2 % more tokens"
         + (f"; the others keep very small contexts and send more ({names})" if names else "")
-        + f". Data: {RULE_TALKS} synthetic conversations (seeds 0-0 to 0-{RULE_TALKS - 1}) with"
+        + f". Data: {RULE_CONVERSATIONS} synthetic conversations (seeds 0-0 to 0-{RULE_CONVERSATIONS - 1}) with"
         f" {RULES_PER_CONVERSATION} rules each, windows of 64,000 tokens, and {len(HELD_OUT_WORDINGS)} wordings"
         " that were not used to write the extractor.\n\n" + make_table(head, rows)
     )
 
 
-def measure_constraints() -> str:
-    """Measure the same on COMPINT's constraints, and the marks of its summaries beside people's."""
+def measure_constraint_survival() -> str:
+    """Measure the survival of COMPINT's constraints, and compare marks with human labels."""
     frame = measure_user_rule_survival(
-        user_rule_survival.make_constraint_conversations(CONSTRAINT_TALKS)
+        user_rule_survival.make_constraint_conversations(CONSTRAINT_CONVERSATIONS)
     )
     marks = user_rule_survival.compare_marks_with_human_labels(
         user_rule_survival.read_judged_summaries()
     )
-    cheap = (frame["more_tokens"] <= 0.02).sum()
+    cheap_presets_n = (frame["more_tokens"] <= 0.02).sum()
     empty, extract = frame["kept_empty"], frame["kept_extract"]
-    least = frame[["with_empty", "with_extract"]].min().min()
-    carried = "all" if least == 1 else f"at least {least:.0%}"
+    lowest_share = frame[["with_empty", "with_extract"]].min().min()
+    survival = "all" if lowest_share == 1 else f"at least {lowest_share:.0%}"
     return (
-        f"COMPINT's {RULES_PER_CONVERSATION} constraints were stated in the first turns of {CONSTRAINT_TALKS}"
-        f" conversations. With `keep_rules`, {carried} survive under each of {len(frame)} presets, and"
-        f" {cheap} presets send at most 2 % more tokens. These constraints are not held out: the extractor"
+        f"COMPINT's {RULES_PER_CONVERSATION} constraints were stated in the first turns of {CONSTRAINT_CONVERSATIONS}"
+        f" conversations. With `keep_rules`, {survival} survive under each of {len(frame)} presets, and"
+        f" {cheap_presets_n} presets send at most 2 % more tokens. These constraints are not held out: the extractor"
         " first found 11 of the 15, and was then extended to orders such as “when you cite something, use"
         f" ...”. Without `keep_rules`, an empty summary keeps none under {(empty == 0).sum()} presets and at"
         f" most {empty.max():.0%} under the others. Extracts keep all under {(extract == 1).sum()} presets,"
@@ -131,7 +131,7 @@ def measure_constraints() -> str:
 
 
 def measure_exam() -> str:
-    """Measure whether answers that are marked as shown are given, on published answers."""
+    """Measure the accuracy of published exam answers, by whether ctxkit marks them as shown."""
     answers = mask_and_visibility_accuracy.read_exam_answers()
     result = mask_and_visibility_accuracy.measure_accuracy_by_visibility(answers)
     low, high = result.difference_interval
@@ -140,7 +140,7 @@ def measure_exam() -> str:
         " needs five, so there is none here."
     )
     return (
-        f"{_judge(result.ratio >= 2)} (goal: at least twice as many right answers): of {result.shown}"
+        f"{_format_verdict(result.ratio >= 2)} (goal: at least twice as many right answers): of {result.shown}"
         f" questions marked as shown, {result.right_shown} were answered correctly"
         f" ({result.right_shown / result.shown:.0%}); of {result.gone} marked as gone, {result.right_gone}"
         f" ({result.right_gone / result.gone:.0%}). The difference between both shares is {low:.0%} to"
@@ -152,65 +152,74 @@ def measure_exam() -> str:
 
 
 def measure_pauses() -> str:
-    """Measure how well writes after pauses and the order of choices are predicted."""
+    """Measure how well cache writes after pauses and the ranking of choices are predicted."""
     developers, habits = {}, {}
     for seed in IDLE_SEEDS:
-        made = idle_pauses.make_developers_with_pauses(IDLE_DEVELOPERS, seed)
-        developers |= {f"{seed}-{name}": sessions for name, sessions in made.items()}
-        known = idle_pauses.list_habitual_pause_lengths(IDLE_DEVELOPERS, seed)
-        habits |= {f"{seed}-{name}": lengths for name, lengths in known.items()}
-    every = [session for sessions in developers.values() for session in sessions]
-    pauses = {name: [p for s in ss for p in find_pauses(s)] for name, ss in developers.items()}
+        new_developers = idle_pauses.make_developers_with_pauses(IDLE_DEVELOPERS, seed)
+        developers |= {f"{seed}-{name}": sessions for name, sessions in new_developers.items()}
+        new_habits = idle_pauses.list_habitual_pause_lengths(IDLE_DEVELOPERS, seed)
+        habits |= {f"{seed}-{name}": lengths for name, lengths in new_habits.items()}
+    all_sessions = [session for sessions in developers.values() for session in sessions]
+    pauses = {
+        name: [pause for session in developer_sessions for pause in find_pauses(session)]
+        for name, developer_sessions in developers.items()
+    }
     result = idle_pauses.measure_idle_choice_accuracy(pauses, habits)
-    real = read_real_sessions()
-    errors, rights = (
-        idle_pauses.list_write_errors_after_expiry(real),
-        idle_pauses.check_idle_choice_rankings(real),
+    real_sessions = read_real_sessions()
+    errors, are_right = (
+        idle_pauses.list_write_errors_after_expiry(real_sessions),
+        idle_pauses.check_idle_choice_rankings(real_sessions),
     )
-    writers = len({s.id for s in real if idle_pauses.list_write_errors_after_expiry([s])})
-    made_errors = idle_pauses.list_write_errors_after_expiry(every)
-    unknown = "not established"
-    held_back = f"({result.pauses_n} pauses, {result.developers_n} developers)"
+    sessions_n = len(
+        {
+            session.id
+            for session in real_sessions
+            if idle_pauses.list_write_errors_after_expiry([session])
+        }
+    )
+    made_errors = idle_pauses.list_write_errors_after_expiry(all_sessions)
+    not_established = "not established"
+    held_out = f"({result.pauses_n} pauses, {result.developers_n} developers)"
     rows = [
         [
             "cache write of the next call, median error",
             "10 %",
-            f"{median(errors):.1%} ({len(errors)} pauses, {writers} sessions)",
+            f"{median(errors):.1%} ({len(errors)} pauses, {sessions_n} sessions)",
             f"{median(made_errors):.1%} ({len(made_errors)} pauses)",
         ],
         [
             "ranking of the choices, pause length known",
             "80 %",
-            f"{sum(rights) / len(rights):.0%} ({len(rights)} pauses)",
-            f"{_share(idle_pauses.check_idle_choice_rankings(every))}",
+            f"{sum(are_right) / len(are_right):.0%} ({len(are_right)} pauses)",
+            f"{_format_share(idle_pauses.check_idle_choice_rankings(all_sessions))}",
         ],
         [
             "predicted ranking against mean costs over the true pause distribution",
             "80 %",
-            unknown,
-            f"{result.habit_share:.0%} {held_back}",
+            not_established,
+            f"{result.habit_share:.0%} {held_out}",
         ],
         [
             "predicted ranking against mean costs over the held-out pauses",
             "80 %",
-            unknown,
+            not_established,
             f"{result.later_share:.0%}; best possible: {result.later_limit:.0%}",
         ],
         [
             "predicted ranking against the cost of each single pause",
             "80 %",
-            unknown,
+            not_established,
             f"{result.single_share:.0%}; with the true distribution: {result.single_limit:.0%}",
         ],
         [
             "predicted cheapest choice against mean costs over the held-out pauses",
             "",
-            unknown,
+            not_established,
             f"{result.cheapest_share:.0%}",
         ],
     ]
     return (
-        f"**{_judge(result.later_share >= 0.8)}** (goal: 80 %): before the length of a pause is known, the"
+        f"**{_format_verdict(result.later_share >= 0.8)}** (goal: 80 %): before the length of a pause is known, the"
         " ranking of the four choices is predicted correctly for"
         f" {result.later_share:.0%} of the held-out pauses, by mean cost over these. With each developer's"
         f" true pause distribution it would be {result.later_limit:.0%}, because a few dozen held-out pauses"
@@ -219,7 +228,7 @@ def measure_pauses() -> str:
         f" {result.single_share:.0%} here, {result.single_limit:.0%} with the true distribution. The"
         f" predicted choice costs {result.extra_cost:.1%} more than the cheapest one over the held-out"
         " pauses. The cache write of the next call is predicted within 10 %. Once a pause is over, the"
-        f" ranking of its choices is correct in {sum(rights) / len(rights):.0%} of the cases.\n\n"
+        f" ranking of its choices is correct in {sum(are_right) / len(are_right):.0%} of the cases.\n\n"
         + make_table(["measure", "goal", "recorded logs", "synthetic developers"], rows)
         + f"\n\nRecorded logs: those of CTXKIT_SESSIONS, from fewer than ten developers, so not"
         f" established. Synthetic: {result.developers_n} developers, each with their own pause distribution"
@@ -229,12 +238,12 @@ def measure_pauses() -> str:
     )
 
 
-def _judge(is_met: bool) -> str:
+def _format_verdict(is_met: bool) -> str:
     return "Met" if is_met else "Missed"
 
 
-def _share(rights: Sequence[bool]) -> str:
-    return f"{sum(rights) / len(rights):.0%} ({len(rights)} pauses)"
+def _format_share(are_right: Sequence[bool]) -> str:
+    return f"{sum(are_right) / len(are_right):.0%} ({len(are_right)} pauses)"
 
 
 def read_real_sessions() -> list[ck.Session]:
@@ -247,21 +256,24 @@ def read_real_sessions() -> list[ck.Session]:
 
 
 def measure_forecasts() -> str:
-    """Measure how many later sessions are in the intervals that earlier ones gave."""
-    made = forecast_and_threshold_holdout.measure_archive_coverage(
+    """Measure how many later sessions are in the intervals predicted from earlier ones."""
+    coverage = forecast_and_threshold_holdout.measure_archive_coverage(
         forecast_and_threshold_holdout.make_developers(
             FORECAST_DEVELOPERS, sessions=FORECAST_SESSIONS
         )
     )
-    dollars = {tool: c for (tool, figure), c in made.items() if figure == "usd"}
-    is_met = all(0.7 <= c.share <= 0.9 for c in made.values())
+    dollars = {tool: c for (tool, figure), c in coverage.items() if figure == "usd"}
+    is_met = all(0.7 <= c.share <= 0.9 for c in coverage.values())
     by_tool = ", ".join(f"{c.share:.0%} (`{tool}`)" for tool, c in sorted(dollars.items()))
     return (
         f"{'Met' if is_met else '**Missed**'} (goal: 70 to 90 %): the 80 % interval contained the dollars"
         f" of {by_tool} of the later sessions, in archives of synthetic developers.\n\n"
         + make_table(
             ["synthetic: tool, figure", *_COVERAGE_HEAD],
-            [_coverage_row(f"{tool}, {figure}", c) for (tool, figure), c in sorted(made.items())],
+            [
+                _format_coverage_row(f"{tool}, {figure}", c)
+                for (tool, figure), c in sorted(coverage.items())
+            ],
         )
         + f"\n\nSynthetic: {FORECAST_DEVELOPERS} developers with different tools, models and habits (seeds"
         f" 0-0 to 0-{FORECAST_DEVELOPERS - 1}), {FORECAST_SESSIONS} sessions each, written as files. The"
@@ -271,17 +283,20 @@ def measure_forecasts() -> str:
 
 
 def measure_recorded_forecasts() -> str:
-    """Measure the same on the table of recorded sessions, which holds no prices."""
+    """Measure the coverage on the table of recorded sessions, which has no prices."""
     figures: dict[str, Callable[[SessionMissCounts], float | None]] = {
         "calls": lambda row: float(row.calls),
         "prompt tokens": forecast_and_threshold_holdout.count_shared_prefix_tokens,
         "dollars of carried tokens": forecast_and_threshold_holdout.price_shared_prefix_tokens,
     }
-    results = {n: forecast_and_threshold_holdout.measure_coverage(f) for n, f in figures.items()}
+    results = {
+        name: forecast_and_threshold_holdout.measure_coverage(figure)
+        for name, figure in figures.items()
+    }
     return (
         make_table(
             ["recorded: figure", *_COVERAGE_HEAD],
-            [_coverage_row(name, r) for name, r in results.items()],
+            [_format_coverage_row(name, result) for name, result in results.items()],
         )
         + "\n\nRecorded: the bundled table of sessions (public logs, no text). For each developer and tool"
         " with at least eight sessions, the first half predicts the second. Codex and Pi sessions are in"
@@ -295,16 +310,24 @@ def measure_recorded_forecasts() -> str:
 _COVERAGE_HEAD = ("coverage", "sessions", "developers", "worst developer")
 
 
-def _coverage_row(
+def _format_coverage_row(
     name: str, result: forecast_and_threshold_holdout.ForecastCoverage
 ) -> list[object]:
     sessions = f"{result.inside} of {result.sessions_n}"
-    return [name, f"{result.share:.0%}", sessions, result.developers_n, _worst(result)]
+    return [
+        name,
+        f"{result.share:.0%}",
+        sessions,
+        result.developers_n,
+        _format_worst_developer(result),
+    ]
 
 
-def _worst(result: forecast_and_threshold_holdout.ForecastCoverage) -> str:
-    inside, of = min((c for c in result.by_developer.values() if c[1]), key=lambda c: c[0] / c[1])
-    return f"{inside} of {of}"
+def _format_worst_developer(result: forecast_and_threshold_holdout.ForecastCoverage) -> str:
+    inside, sessions_n = min(
+        (c for c in result.by_developer.values() if c[1]), key=lambda c: c[0] / c[1]
+    )
+    return f"{inside} of {sessions_n}"
 
 
 def make_threshold_developers() -> dict[str, list[ck.Session]]:
@@ -324,34 +347,38 @@ def measure_thresholds() -> str:
     """Measure whether thresholds from a developer's first sessions pay on the later ones."""
     developers = make_threshold_developers()
     shares = (0.0, EXTRA_LOSS, EXTRA_LOSS / ALLOWANCE_USED)
-    strict, bounded, whole = forecast_and_threshold_holdout.hold_out_thresholds(
+    strict, bounded, without_reserve_trials = forecast_and_threshold_holdout.hold_out_thresholds(
         developers, shares
     ).values()
     few_developers = forecast_and_threshold_holdout.make_developers(THRESHOLD_DEVELOPERS)
-    (few,) = forecast_and_threshold_holdout.hold_out_thresholds(
+    (few_sessions_trials,) = forecast_and_threshold_holdout.hold_out_thresholds(
         few_developers, (EXTRA_LOSS,)
     ).values()
-    n, near = len(developers), sum(t.near_step for t in (*strict, *bounded))
-    wins = sum(t.saves_within(0.0) for t in strict)
-    within, without_reserve, few_within = (
-        sum(t.saves_within(EXTRA_LOSS) for t in trials) for trials in (bounded, whole, few)
+    developers_n, near_step_n = (
+        len(developers),
+        sum(trial.near_step for trial in (*strict, *bounded)),
     )
-    same = sum(t.is_default for t in strict)
-    possible = sum(t.is_possible for t in strict)
+    saving_n = sum(trial.saves_within(0.0) for trial in strict)
+    within_n, without_reserve_n, few_within_n = (
+        sum(trial.saves_within(EXTRA_LOSS) for trial in trials)
+        for trials in (bounded, without_reserve_trials, few_sessions_trials)
+    )
+    default_n = sum(trial.is_default for trial in strict)
+    possible_n = sum(trial.is_possible for trial in strict)
     points = f"{100 * EXTRA_LOSS:g} points"
     return (
-        f"{'**Missed**' if wins < 0.7 * n else 'Met'} (goal: 70 % of developers): with no more loss"
+        f"{'**Missed**' if saving_n < 0.7 * developers_n else 'Met'} (goal: 70 % of developers): with no more loss"
         " than the tool's default, the threshold costs less on the later sessions of"
-        f" {wins} of {n} developers. For {same} the answer is to keep the default. Even if the later"
-        f" sessions are known, such a threshold exists for only {possible} of {n}: all these developers"
+        f" {saving_n} of {developers_n} developers. For {default_n} the answer is to keep the default. Even if the later"
+        f" sessions are known, such a threshold exists for only {possible_n} of {developers_n}: all these developers"
         " go back to earlier files, so an earlier compaction saves dollars but loses more.\n\n"
         f"With up to {points} more loss, the default of `when`, the threshold costs less and stays within"
-        f" that bound on the later sessions of {within} of {n} ({within / n:.0%}). The choice aims at"
+        f" that bound on the later sessions of {within_n} of {developers_n} ({within_n / developers_n:.0%}). The choice aims at"
         f" {ALLOWANCE_USED:.0%} of the bound; if it aimed at all of it, it would succeed for"
-        f" {without_reserve}. Chosen from {forecast_and_threshold_holdout.SESSIONS_PER_DEVELOPER // 2} sessions instead of"
-        f" {THRESHOLD_SESSIONS // 2}, it succeeds for {few_within} of {len(few)}"
-        f" ({few_within / len(few):.0%}), so four sessions are too few. Thresholds within 5 % of a"
-        f" price step: {near}.\n\n"
+        f" {without_reserve_n}. Chosen from {forecast_and_threshold_holdout.SESSIONS_PER_DEVELOPER // 2} sessions instead of"
+        f" {THRESHOLD_SESSIONS // 2}, it succeeds for {few_within_n} of {len(few_sessions_trials)}"
+        f" ({few_within_n / len(few_sessions_trials):.0%}), so four sessions are too few. Thresholds within 5 % of a"
+        f" price step: {near_step_n}.\n\n"
         + make_table(
             [
                 "developer",
@@ -363,9 +390,9 @@ def measure_thresholds() -> str:
                 "loss at default",
                 "result",
             ],
-            [_trial_row(t) for t in bounded],
+            [_format_trial_row(trial) for trial in bounded],
         )
-        + f"\n\nAll {n} developers, with up to {points} more loss. Dollars and loss"
+        + f"\n\nAll {developers_n} developers, with up to {points} more loss. Dollars and loss"
         " are means over the later half of the sessions, which the choice did not use."
         f" The developers are synthetic, with different tools, models and habits (seeds {THRESHOLD_SEEDS[0]}"
         f" to {THRESHOLD_SEEDS[-1]}, {THRESHOLD_DEVELOPERS} each), {THRESHOLD_SESSIONS} sessions each and the"
@@ -377,81 +404,81 @@ def measure_thresholds() -> str:
 
 
 def count_real_developers() -> int:
-    """Return the folders of CTXKIT_SESSIONS that hold four sessions of one repository to replay."""
+    """Count the repositories of CTXKIT_SESSIONS with four sessions that can be replayed."""
     with (Path(os.environ["CTXKIT_SESSIONS"]) / "manifest.csv").open(encoding="utf-8") as file:
         repositories = {row["file"]: row["repository"] for row in csv.DictReader(file)}
     counts: Counter[tuple[str, str]] = Counter()
     for session in read_real_sessions():
         with suppress(ck.BadArguments):
             GrowthProfile(session)
-            place = Path(session.path_ or "").relative_to(os.environ["CTXKIT_SESSIONS"])
-            counts[session.format, repositories.get(str(place), str(place))] += 1
+            path = Path(session.path_ or "").relative_to(os.environ["CTXKIT_SESSIONS"])
+            counts[session.format, repositories.get(str(path), str(path))] += 1
     return sum(n >= 2 * LATER_SESSIONS for n in counts.values())
 
 
-def _trial_row(trial: forecast_and_threshold_holdout.TemporalThresholdHoldOut) -> list[str]:
+def _format_trial_row(trial: forecast_and_threshold_holdout.TemporalThresholdHoldOut) -> list[str]:
     name = f"{trial.developer}: {trial.tool}, {trial.model}"
-    tried = trial.held_out
-    if tried is None:
+    held_out = trial.held_out
+    if held_out is None:
         return [name, f"{trial.default:,}", *[""] * 5, "no choice"]
-    word = "saves" if trial.saves_within(EXTRA_LOSS) else "loses more"
-    if tried.usd >= tried.default_usd:
-        word = "the default" if trial.is_default else "saves nothing"
+    result = "saves" if trial.saves_within(EXTRA_LOSS) else "loses more"
+    if held_out.usd >= held_out.default_usd:
+        result = "the default" if trial.is_default else "saves nothing"
     return [
         name,
         f"{trial.default:,}",
-        f"{tried.size:,}",
-        f"${tried.usd:,.2f}",
-        f"${tried.default_usd:,.2f}",
-        f"{tried.loss or 0:.1%}",
-        f"{tried.default_loss or 0:.1%}",
-        word,
+        f"{held_out.size:,}",
+        f"${held_out.usd:,.2f}",
+        f"${held_out.default_usd:,.2f}",
+        f"{held_out.loss or 0:.1%}",
+        f"{held_out.default_loss or 0:.1%}",
+        result,
     ]
 
 
 MEASURES: dict[str, Callable[[], str]] = {
-    "keep-rules": lambda: f"{measure_rules()}\n\n{measure_constraints()}",
+    "keep-rules": lambda: f"{measure_rule_survival()}\n\n{measure_constraint_survival()}",
     "exam": measure_exam,
     "idle": measure_pauses,
     "forecasts": measure_forecasts,
     "when": measure_thresholds,
 }
-"""The pages, and what measures them."""
+"""The function that measures each page, by the name of the page."""
 
 
 def draw_pictures() -> dict[str, str]:
     """Return the pictures of the pages by name."""
     billing = ck.read(ck.samples.path("billing"))
     pictures = {}
-    with tempfile.TemporaryDirectory() as name:
-        shutil.copy(ck.samples.path("billing"), name)
-        lines = run_command(EXAM_COMMAND, Path(name))
+    with tempfile.TemporaryDirectory() as temporary:
+        shutil.copy(ck.samples.path("billing"), temporary)
+        lines = run_command(EXAM_COMMAND, Path(temporary))
     pictures["exam"] = draw_terminal(f"ctxkit {EXAM_COMMAND}", lines)
-    with tempfile.TemporaryDirectory() as name:
-        (Path(name) / "sessions").mkdir()
+    with tempfile.TemporaryDirectory() as temporary:
+        (Path(temporary) / "sessions").mkdir()
         for sample in LIMIT_SAMPLES:
-            shutil.copy(ck.samples.path(sample), Path(name) / "sessions")
-        lines = run_command("limits sessions", Path(name))
+            shutil.copy(ck.samples.path(sample), Path(temporary) / "sessions")
+        lines = run_command("limits sessions", Path(temporary))
     pictures["limits"] = draw_terminal("ctxkit limits sessions", lines)
     pictures["card"] = make_card(billing).to_svg()
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name) / "sessions"
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = Path(temporary) / "sessions"
         folder.mkdir()
         for session in forecast_and_threshold_holdout.make_developers(PICTURED_DEVELOPER + 1)[
             f"dev-{PICTURED_DEVELOPER}"
         ]:
             ck.write(session, folder / f"{session.id}.jsonl")
-        lines = run_command("when sessions", Path(name))
+        lines = run_command("when sessions", Path(temporary))
     pictures["when-folder"] = draw_terminal("ctxkit when sessions", lines)
-    with tempfile.TemporaryDirectory() as name:
-        make_archive(Path(name) / "archive")
-        lines = run_command("forecasts archive", Path(name))
+    with tempfile.TemporaryDirectory() as temporary:
+        make_archive(Path(temporary) / "archive")
+        lines = run_command("forecasts archive", Path(temporary))
     pictures["forecasts"] = draw_terminal("ctxkit forecasts archive", lines)
     return pictures
 
 
 def make_archive(folder: Path) -> None:
-    """Write sessions of a made developer, with a forecast from the first half of them."""
+    """Write sessions of a synthetic developer, with a forecast from the first half of them."""
     folder.mkdir()
     ((_, sessions),) = idle_pauses.make_developers_with_pauses(1, sessions=24).items()
     for session in sessions:
@@ -461,14 +488,14 @@ def make_archive(folder: Path) -> None:
 
 
 def replace_measured(text: str, measured: str) -> str:
-    """Return a page with another measure."""
-    return _MEASURED.sub(lambda found: f"{found[1]}{measured}\n{found[2]}", text, count=1)
+    """Return a page with its measured part replaced."""
+    return _MEASURED.sub(lambda match: f"{match[1]}{measured}\n{match[2]}", text, count=1)
 
 
 def main() -> None:
-    """Write the measures of the pages that are named, or of all, and all pictures.
+    """Write the measured parts of the named pages, or of all, and all pictures.
 
-    `pictures` names none, and so only the pictures are made.
+    With the argument `pictures` only the pictures are made.
     """
     warnings.simplefilter("ignore")
     names = [name for name in sys.argv[1:] if name != "pictures"]

@@ -1,5 +1,6 @@
-"""Write `docs/api-overview.md` from the stub of the package: `python docs/make_api.py` (a test compares the
-page).
+"""Write `docs/api-overview.md` from the stub of the package: `python docs/make_api.py`.
+
+A test compares the page.
 """
 
 from __future__ import annotations
@@ -20,18 +21,18 @@ sense; `ck.compare?` shows the signature and an example. Rarer functions stand i
 Written by `python docs/make_api.py` from the package."""
 
 
-def page() -> str:
-    """Return the text of the page."""
+def format_page() -> str:
+    """Return the page in Markdown."""
     sections = [HEAD]
-    for title, names in public_names().items():
-        rows = [f"| `ck.{name}` | {summary(getattr(ck, name))} |" for name in names]
+    for title, names in list_public_names().items():
+        rows = [f"| `ck.{name}` | {summarise_docstring(getattr(ck, name))} |" for name in names]
         sections.append(
             "\n".join([f"\n\n## {title.capitalize()}\n", "| | |", "| --- | --- |", *rows])
         )
     return "".join(sections) + "\n"
 
 
-def public_names() -> dict[str, list[str]]:
+def list_public_names() -> dict[str, list[str]]:
     """Return the public names by task, as the comments of the stub group them."""
     groups: dict[str, list[str]] = {}
     task = ""
@@ -43,8 +44,8 @@ def public_names() -> dict[str, list[str]]:
     return groups
 
 
-def summary(value: object) -> str:
-    """Return the first sentence of a docstring, on one line of a table."""
+def summarise_docstring(value: object) -> str:
+    """Return the first paragraph of a docstring on one line; of a module, its public names, too."""
     text = inspect.getdoc(value) or ""
     if isinstance(value, ModuleType):
         names = ", ".join(f"`{name}`" for name in dir(value) if not name.startswith("_"))
@@ -57,4 +58,4 @@ def _first_paragraph(text: str) -> str:
 
 
 if __name__ == "__main__":
-    PAGE.write_text(page(), encoding="utf-8")
+    PAGE.write_text(format_page(), encoding="utf-8")

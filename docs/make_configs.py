@@ -1,5 +1,6 @@
-"""Write `docs/configs.md` from the tables of keys: `python docs/make_configs.py` (a test compares
-the page).
+"""Write `docs/configs.md` from the tables of keys: `python docs/make_configs.py`.
+
+A test compares the page.
 """
 
 from __future__ import annotations
@@ -62,9 +63,9 @@ print(tuner.rules.to_config())
 """
 
 
-def page() -> str:
-    """Return the page."""
-    out = [HEAD]
+def format_page() -> str:
+    """Return the page in Markdown."""
+    parts = [HEAD]
     for config in SYSTEM_CONFIG_FILES.values():
         defaults = get_preset_defaults(config.system)
         rows = [
@@ -72,15 +73,15 @@ def page() -> str:
             for name, key in config.keys.items()
             if name in defaults
         ]
-        without = ", ".join(f"`{n}`" for n in defaults if n not in config.keys)
-        out.append(
+        without_key = ", ".join(f"`{name}`" for name in defaults if name not in config.keys)
+        parts.append(
             f"\n## {config.system}: `{config.file_name}`\n\n| key | setting of `presets.{config.system}` | default |\n"
-            "| --- | --- | --- |\n" + "\n".join(rows) + f"\n\nWithout a key: {without}.\n"
+            "| --- | --- | --- |\n" + "\n".join(rows) + f"\n\nWithout a key: {without_key}.\n"
         )
-    return "".join(out)
+    return "".join(parts)
 
 
 if __name__ == "__main__":
     if "--check" in sys.argv:
-        sys.exit(PAGE.read_text(encoding="utf-8") != page())
-    PAGE.write_text(page(), encoding="utf-8")
+        sys.exit(PAGE.read_text(encoding="utf-8") != format_page())
+    PAGE.write_text(format_page(), encoding="utf-8")

@@ -1,4 +1,4 @@
-"""Write docs/conformance.md from the tests and the presets (``--check`` only compares)."""
+"""Write docs/conformance.md from the tests and the presets (``--check``: only compare)."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SYSTEMS = {
     "OC": "OpenClaw's planner",
     "FU": "fuseraft",
 }
-CASE = re.compile(r"_(ty|go|pc|pi|fa|oc|fu)(\d+)(?=_|$)")
+_CASE_NUMBER = re.compile(r"_(ty|go|pc|pi|fa|oc|fu)(\d+)(?=_|$)")
 
 NOT_YET = {
     "GO14": "spilling to a file: a replay writes no files; the live agent's store keeps artifacts (see `offload`)",
@@ -43,68 +43,74 @@ NOT_YET = {
 }
 
 
-def cases() -> dict[str, tuple[str, str]]:
-    """Return what each numbered test asserts and where it stands, by its number."""
-    out: dict[str, tuple[str, str]] = {}
+def collect_numbered_cases() -> dict[str, tuple[str, str]]:
+    """Return what each numbered test asserts and its file, by the number of the case."""
+    cases: dict[str, tuple[str, str]] = {}
     for path in sorted((ROOT / "tests").rglob("test_*.py")):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(node, ast.FunctionDef) and node.name.startswith("test_"):
-                for system, number in CASE.findall(node.name):
-                    says = ast.get_docstring(node) or node.name.removeprefix("test_").replace(
+                for system, number in _CASE_NUMBER.findall(node.name):
+                    assertion = ast.get_docstring(node) or node.name.removeprefix("test_").replace(
                         "_", " "
                     )
-                    out.setdefault(
+                    cases.setdefault(
                         system.upper() + number,
-                        (says.split("\n")[0], path.relative_to(ROOT).as_posix()),
+                        (assertion.split("\n")[0], path.relative_to(ROOT).as_posix()),
                     )
     return dict(
-        sorted(out.items(), key=lambda item: (list(SYSTEMS).index(item[0][:2]), int(item[0][2:])))
+        sorted(cases.items(), key=lambda item: (list(SYSTEMS).index(item[0][:2]), int(item[0][2:])))
     )
 
 
-def further() -> list[tuple[str, str, str]]:
-    """Return the cases of the systems that have a test file of their own: file, what is asserted, test."""
-    out = []
+def collect_system_cases() -> list[tuple[str, str, str]]:
+    """Return the cases of systems with their own test file: system, what is asserted, file."""
+    cases = []
     for path in sorted((ROOT / "tests" / "presets").glob("test_*.py")):
         system = path.stem.removeprefix("test_")
         if system in (*names(), "clear_tools", "inspect"):
             for node in ast.parse(path.read_text(encoding="utf-8")).body:
                 if isinstance(node, ast.FunctionDef) and node.name.startswith("test_"):
-                    says = node.name.removeprefix("test_").replace("_", " ")
-                    source = (ast.get_docstring(node) or "").split("\n")[0]
-                    out.append(
+                    assertion = node.name.removeprefix("test_").replace("_", " ")
+                    docstring = (ast.get_docstring(node) or "").split("\n")[0]
+                    cases.append(
                         (
                             system,
-                            f"{says} ({source})" if source else says,
+                            f"{assertion} ({docstring})" if docstring else assertion,
                             path.relative_to(ROOT).as_posix(),
                         )
                     )
-    return out
+    return cases
 
 
-def peers() -> list[tuple[str, str, str]]:
-    """Return what `make test-peers` found last: package and version, what is compared, how many cases agreed."""
-    found = json.loads((ROOT / "docs" / "peers.json").read_text(encoding="utf-8"))
-    out = []
-    for name, row in found.items():
+def list_peer_results() -> list[tuple[str, str, str]]:
+    """Return the last results of `make test-peers`: package and version, what is compared, cases that agree."""
+    results = json.loads((ROOT / "docs" / "peers.json").read_text(encoding="utf-8"))
+    rows = []
+    for name, row in results.items():
         tree = ast.parse(
             (ROOT / "tests" / "peers" / f"test_peer_{name}.py").read_text(encoding="utf-8")
         )
         tests = [
-            n for n in tree.body if isinstance(n, ast.FunctionDef) and n.name.startswith("test_")
+            test
+            for test in tree.body
+            if isinstance(test, ast.FunctionDef) and test.name.startswith("test_")
         ]
-        says = "; ".join(
-            n.name.removeprefix("test_").replace("_", " ")
-            + (f" ({first})" if (first := (ast.get_docstring(n) or "").split("\n")[0]) else "")
-            for n in tests
+        comparison = "; ".join(
+            test.name.removeprefix("test_").replace("_", " ")
+            + (
+                f" ({docstring})"
+                if (docstring := (ast.get_docstring(test) or "").split("\n")[0])
+                else ""
+            )
+            for test in tests
         )
-        out.append(
-            (f"{row['package']} {row['version']}", says, f"{row['passed']} of {row['cases']}")
+        rows.append(
+            (f"{row['package']} {row['version']}", comparison, f"{row['passed']} of {row['cases']}")
         )
-    return out
+    return rows
 
 
-READ = {
+READ_SOURCES = {
     "Gemini CLI's pipeline": "`context/config/profiles.ts` at 039a3fd",
     "opencode": "`session/compaction.ts` at 31e22f65 and 001aa6c, `packages/core/src/session/compaction.ts` at 031a4a9",
     "Cline": "`sdk/packages/core/src/extensions/context/` at 21cb8d2; `ContextManager.ts` before 791d238",
@@ -116,28 +122,28 @@ READ = {
     "OpenClaw's reading of recent turns": "its bundle, 2026.9.6",
     "pulse-coder, Tyrum, ai, fuseraft, Codex, Fased": "the commits in their presets' docstrings",
 }
-"""What was read and not run, and where."""
+"""Sources of programs that were read but not run."""
 
 
-def engines() -> list[str]:
-    """Return the rows of what `make test-engines` found last."""
-    found = ROOT / "docs" / "engines.json"
-    rows = json.loads(found.read_text(encoding="utf-8")) if found.exists() else []
-    out = []
+def format_engine_rows() -> list[str]:
+    """Return the table rows of the last results of `make test-engines`."""
+    file = ROOT / "docs" / "engines.json"
+    rows = json.loads(file.read_text(encoding="utf-8")) if file.exists() else []
+    lines = []
     for row in rows:
-        named = "; ".join(f"{topic}: {n}" for topic, n in row["named"].items()) or "—"
+        causes = "; ".join(f"{topic}: {count}" for topic, count in row["named"].items()) or "—"
         share = (row["decisions"] - row["unnamed"]) / row["decisions"]
-        out.append(
-            f"| {row['program']} | {_cell(row['what'])} | {row['decisions']:,} | {row['equal']:,} | {_cell(named)} | "
+        lines.append(
+            f"| {row['program']} | {_format_cell(row['what'])} | {row['decisions']:,} | {row['equal']:,} | {_format_cell(causes)} | "
             f"{row['unnamed']:,} | {share:.1%} |"
         )
-    return out
+    return lines
 
 
-def page() -> str:
-    """Return the whole page."""
-    found = cases()
-    rows = [
+def format_page() -> str:
+    """Return the page in Markdown."""
+    cases = collect_numbered_cases()
+    lines = [
         "# Conformance",
         "",
         "Which behaviours of real systems the tests of the presets check, and where documentation and program differ.",
@@ -148,8 +154,8 @@ def page() -> str:
         "| case | system | what is asserted | test |",
         "| --- | --- | --- | --- |",
         *(
-            f"| {n} | {SYSTEMS[n[:2]]} | {_cell(says)} | `{where}` |"
-            for n, (says, where) in found.items()
+            f"| {case} | {SYSTEMS[case[:2]]} | {_format_cell(assertion)} | `{file}` |"
+            for case, (assertion, file) in cases.items()
         ),
         "",
         "Pi's golden values on the real session `before-compaction.jsonl` are in `tests/presets/test_golden_pi.py`.",
@@ -160,7 +166,10 @@ def page() -> str:
         "",
         "| system | what is asserted | test |",
         "| --- | --- | --- |",
-        *(f"| {system} | {_cell(says)} | `{where}` |" for system, says, where in further()),
+        *(
+            f"| {system} | {_format_cell(assertion)} | `{file}` |"
+            for system, assertion, file in collect_system_cases()
+        ),
         "",
         "## Beside the real packages",
         "",
@@ -169,7 +178,10 @@ def page() -> str:
         "",
         "| package | what is compared | cases that agree |",
         "| --- | --- | --- |",
-        *(f"| {package} | {_cell(says)} | {agreed} |" for package, says, agreed in peers()),
+        *(
+            f"| {package} | {_format_cell(comparison)} | {equal_cases} |"
+            for package, comparison, equal_cases in list_peer_results()
+        ),
         "",
         "It uses two environments, because semantic-kernel and OpenHands' SDK need an older `mcp` than the others.",
         "OpenHands' SDK needs Python 3.12 or later (`make test-peers PYTHON=python3.12`); with an older Python its cases",
@@ -185,19 +197,19 @@ def page() -> str:
         "",
         "| program | what is decided | decisions | equal | different, named | unexplained | agreed |",
         "| --- | --- | --- | --- | --- | --- | --- |",
-        *engines(),
+        *format_engine_rows(),
         "",
         "Only read, not run:",
         "",
         "| program | where |",
         "| --- | --- |",
-        *(f"| {name} | {_cell(where)} |" for name, where in READ.items()),
+        *(f"| {name} | {_format_cell(source)} |" for name, source in READ_SOURCES.items()),
         "",
         "## Not yet, and why",
         "",
         "| case | reason |",
         "| --- | --- |",
-        *(f"| {n} | {_cell(why)} |" for n, why in NOT_YET.items()),
+        *(f"| {case} | {_format_cell(reason)} |" for case, reason in NOT_YET.items()),
         "",
         "## Document against program",
         "",
@@ -206,23 +218,26 @@ def page() -> str:
     ]
     for name in names():
         if preset_differences(name):
-            rows += [
+            lines += [
                 f"### {name}",
                 "",
                 "| topic | document | program | default | `quirks=True` |",
                 "| --- " * 5 + "|",
             ]
-            rows += [f"| {' | '.join(map(_cell, d))} |" for d in preset_differences(name)]
-            rows.append("")
-    return "\n".join(rows)
+            lines += [
+                f"| {' | '.join(map(_format_cell, difference))} |"
+                for difference in preset_differences(name)
+            ]
+            lines.append("")
+    return "\n".join(lines)
 
 
-def _cell(text: str) -> str:
+def _format_cell(text: str) -> str:
     return text.replace("|", "\\|").replace("\n", " ")
 
 
 if __name__ == "__main__":
-    text = page()
+    text = format_page()
     if "--check" in sys.argv:
         sys.exit(
             0

@@ -2,7 +2,7 @@
 
     python docs/make_data.py
 
-Run it before a release: the table's date is the day on which it was made.
+Run it before a release: the price table is dated with the day on which it is made.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ FOLDER = Path(__file__).parents[1] / "ctxkit" / "data"
 
 
 def main() -> None:
-    """Write both kinds of files."""
-    table = prices.read_litellm_prices(datetime.now(UTC).strftime("%Y-%m-%d"))
-    (FOLDER / "prices.json").write_bytes(table)
+    """Write the price table and the vocabularies."""
+    prices_json = prices.read_litellm_prices(datetime.now(UTC).strftime("%Y-%m-%d"))
+    (FOLDER / "prices.json").write_bytes(prices_json)
     spec = util.find_spec("litellm")
     if spec is None or spec.origin is None:
         raise SystemExit("LiteLLM is not installed here.")
     folder = Path(spec.origin).parent / "litellm_core_utils" / "tokenizers"
     for name, file in BUNDLED_VOCABULARIES.items():
-        data = gzip.compress((folder / file).read_bytes(), 9, mtime=0)
-        (FOLDER / f"{name}.tiktoken.gz").write_bytes(data)
+        compressed = gzip.compress((folder / file).read_bytes(), 9, mtime=0)
+        (FOLDER / f"{name}.tiktoken.gz").write_bytes(compressed)
 
 
 if __name__ == "__main__":

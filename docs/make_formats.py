@@ -1,5 +1,6 @@
-"""Write `docs/formats.md` from the readers themselves: `python docs/make_formats.py` (a test
-compares the page).
+"""Write `docs/formats.md` from the readers: `python docs/make_formats.py`.
+
+A test compares the page.
 """
 
 from __future__ import annotations
@@ -82,7 +83,7 @@ RULES = """
 
 ## Known errors of logs
 
-`formats/recorded_usage_repairs.py` checks every session that is read. It repairs what it can and describes the rest in
+`formats/session_record_repairs.py` checks every session that is read. It repairs what it can and describes the rest in
 `session.notes`, which reports, comparisons and charts of the session show.
 
 - **A prompt of 0 tokens or a price of $0** means that the call failed or that the program knows no price: missing.
@@ -102,13 +103,13 @@ RULES = """
 | format | versions | note |
 | --- | --- | --- |
 """
-PLACES_HEAD = """
+LOCATIONS_HEAD = """
 ## Where `ck.discover()` looks
 
 | tool | below the home folder | variable that moves it |
 | --- | --- | --- |
 """
-PLACES_END = """
+LOCATIONS_END = """
 Not searched: **MLflow**'s traces, which its tracking server stores (a database or file store that only the server's
 settings locate): write them to a file with `Trace.to_json()`, one per line, and read that. **Notebooks** can be
 anywhere: `ck.read_all("folder/")` finds those with `%%agent` cells; the sessions of such cells are in
@@ -116,31 +117,36 @@ anywhere: `ck.read_all("folder/")` finds those with `%%agent` cells; the session
 """
 
 
-def page() -> str:
-    """Return the page."""
-    out = [HEAD]
-    for member in READER_MODULES:
-        m = import_module(f"ctxkit.formats.{member}")
-        names = " ".join(f"`{n}`" for n in (m.NAME, *getattr(m, "ALIASES", ())))
-        what = " ".join((m.__doc__ or "").split("\n\n")[0].split()).rstrip(".")
-        out.append(f"| {names} | {what} | {m.CAN} | {m.CANNOT} |\n")
-    out.append(RULES)
-    for member in READER_MODULES:
-        m = import_module(f"ctxkit.formats.{member}")
-        out += [
-            f"| {m.NAME} | {versions} | {said} |\n" for versions, said in getattr(m, "TRAITS", ())
+def format_page() -> str:
+    """Return the page in Markdown."""
+    parts = [HEAD]
+    for module_name in READER_MODULES:
+        reader = import_module(f"ctxkit.formats.{module_name}")
+        names = " ".join(f"`{name}`" for name in (reader.NAME, *getattr(reader, "ALIASES", ())))
+        description = " ".join((reader.__doc__ or "").split("\n\n")[0].split()).rstrip(".")
+        parts.append(f"| {names} | {description} | {reader.CAN} | {reader.CANNOT} |\n")
+    parts.append(RULES)
+    for module_name in READER_MODULES:
+        reader = import_module(f"ctxkit.formats.{module_name}")
+        parts += [
+            f"| {reader.NAME} | {versions} | {note} |\n"
+            for versions, note in getattr(reader, "TRAITS", ())
         ]
-        if blind := getattr(m, "BLIND", ()):
-            out.append(f"| {m.NAME} | all | no mark for {' and '.join(blind)} |\n")
-    out.append(PLACES_HEAD)
-    for p in LOG_LOCATIONS:
-        place = f"`~/{p.below}`" if p.below else "`~` itself, and the working folder"
-        in_variable = f"`{p.variable}` (then `{p.below_variable}` below it)" if p.variable else ""
-        out.append(f"| {p.tool} | {place} | {in_variable} |\n")
-    return "".join([*out, PLACES_END])
+        if unmarked := getattr(reader, "BLIND", ()):
+            parts.append(f"| {reader.NAME} | all | no mark for {' and '.join(unmarked)} |\n")
+    parts.append(LOCATIONS_HEAD)
+    for location in LOG_LOCATIONS:
+        folder = f"`~/{location.below}`" if location.below else "`~` itself, and the working folder"
+        variable = (
+            f"`{location.variable}` (then `{location.below_variable}` below it)"
+            if location.variable
+            else ""
+        )
+        parts.append(f"| {location.tool} | {folder} | {variable} |\n")
+    return "".join([*parts, LOCATIONS_END])
 
 
 if __name__ == "__main__":
     if "--check" in sys.argv:
-        sys.exit(PAGE.read_text(encoding="utf-8") != page())
-    PAGE.write_text(page(), encoding="utf-8")
+        sys.exit(PAGE.read_text(encoding="utf-8") != format_page())
+    PAGE.write_text(format_page(), encoding="utf-8")

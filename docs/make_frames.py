@@ -98,15 +98,15 @@ _DESCRIPTIONS = {
 }
 
 
-def render_page() -> str:
-    """Return the page as Markdown."""
+def format_page() -> str:
+    """Return the page in Markdown."""
     return _HEAD + "".join(
-        f'\n## per="{per}"\n\n{_DESCRIPTIONS[per]}\n\n{_render_columns(columns)}'
+        f'\n## per="{per}"\n\n{_DESCRIPTIONS[per]}\n\n{_format_columns(columns)}'
         for per, columns in FRAME_COLUMNS.items()
     )
 
 
-def _render_columns(columns: tuple[FrameColumn, ...]) -> str:
+def _format_columns(columns: tuple[FrameColumn, ...]) -> str:
     rows = [f"| `{c.name}` | {c.dtype} | {c.unit} | {c.meaning} |" for c in columns]
     return (
         "\n".join(["| column | dtype | unit | meaning |", "| --- | --- | --- | --- |", *rows])
@@ -115,4 +115,4 @@ def _render_columns(columns: tuple[FrameColumn, ...]) -> str:
 
 
 if __name__ == "__main__":
-    Path(__file__).with_name("frames.md").write_text(render_page(), encoding="utf-8")
+    Path(__file__).with_name("frames.md").write_text(format_page(), encoding="utf-8")

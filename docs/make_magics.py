@@ -1,5 +1,6 @@
-"""Write `docs/magics.md` from the lines of the magics: `python docs/make_magics.py` (a test
-compares the page).
+"""Write `docs/magics.md` from the definitions of the magics: `python docs/make_magics.py`.
+
+A test compares the page.
 """
 
 from __future__ import annotations
@@ -35,65 +36,77 @@ SETTINGS_HEAD = """
 """
 
 
-def page() -> str:
-    """Return the page."""
-    out = [HEAD]
+def format_page() -> str:
+    """Return the page in Markdown."""
+    parts = [HEAD]
     for magic in (AGENT_MAGIC, TEAM_MAGIC, COMPACT_MAGIC):
         settings = get_setting_defaults_and_help(magic.shape)
-        out.append(f"\n## `{magic.magic}`\n\n{magic.note}\n")
-        rows = _rows(magic.shape)
-        for task in sorted(dict.fromkeys(f.metadata.get("task", "") for *_, f in rows), key=bool):
-            out += [
+        parts.append(f"\n## `{magic.magic}`\n\n{magic.note}\n")
+        arguments = _list_arguments(magic.shape)
+        for task in sorted(
+            dict.fromkeys(field.metadata.get("task", "") for *_, field in arguments), key=bool
+        ):
+            parts += [
                 f"\n{task}:\n" if task else "",
                 "\n| option | meaning | default |\n| --- | --- | --- |\n",
             ]
-            for name, what, f in (r for r in rows if r[2].metadata.get("task", "") == task):
-                default = f"`{settings[f.name][0]}`" if settings.get(f.name, ("",))[0] else ""
-                out.append(f"| `{name}` | {what} | {default} |\n")
-    for name, known in (("%context", CONTEXT_SUBCOMMANDS), ("%memory", MEMORY_SUBCOMMANDS)):
-        out.append(f"\n## `{name}`\n")
-        shown = [s for s in known.values() if not s.hidden]
-        for task in dict.fromkeys(s.task for s in shown):
-            out += [
+            for name, meaning, field in (
+                argument for argument in arguments if argument[2].metadata.get("task", "") == task
+            ):
+                default = (
+                    f"`{settings[field.name][0]}`" if settings.get(field.name, ("",))[0] else ""
+                )
+                parts.append(f"| `{name}` | {meaning} | {default} |\n")
+    for name, subcommands in (("%context", CONTEXT_SUBCOMMANDS), ("%memory", MEMORY_SUBCOMMANDS)):
+        parts.append(f"\n## `{name}`\n")
+        visible = [subcommand for subcommand in subcommands.values() if not subcommand.hidden]
+        for task in dict.fromkeys(subcommand.task for subcommand in visible):
+            parts += [
                 f"\n{task}:\n" if task else "",
-                *_table(name, [s for s in shown if s.task == task]),
+                *_format_table(
+                    name, [subcommand for subcommand in visible if subcommand.task == task]
+                ),
             ]
-        hidden = [s for s in known.values() if s.hidden]
+        hidden = [subcommand for subcommand in subcommands.values() if subcommand.hidden]
         if hidden:
-            out += [f"\nFurther names, which `{name} -h --all` has:\n", *_table(name, hidden)]
-    out.append(SETTINGS_HEAD)
+            parts += [
+                f"\nFurther names, which `{name} -h --all` has:\n",
+                *_format_table(name, hidden),
+            ]
+    parts.append(SETTINGS_HEAD)
     for name, trait in KitSettings.class_own_traits(config=True).items():
-        what = (
+        meaning = (
             trait.help.partition(": ")[0]
             if name in get_setting_defaults_and_help(AGENT_MAGIC.shape)
             else trait.help
         )
-        out.append(f"| `{name}` | `{trait.default_value!r}` | {what.rstrip('.')} |\n")
-    return "".join(out)
+        parts.append(f"| `{name}` | `{trait.default_value!r}` | {meaning.rstrip('.')} |\n")
+    return "".join(parts)
 
 
-def _table(magic: str, subcommands: list[Subcommand]) -> list[str]:
+def _format_table(magic: str, subcommands: list[Subcommand]) -> list[str]:
     """Return the table of some subcommands."""
     head = "\n| subcommand | what it does | its words and options |\n| --- | --- | --- |\n"
-    rows = [
-        f"| `{magic} {s.name}` | {s.help} | {', '.join(f'`{row[0]}`' for row in _rows(s.shape))} |\n"
-        for s in subcommands
-    ]
-    return [head, *rows]
+    lines = [head]
+    for subcommand in subcommands:
+        arguments = ", ".join(f"`{syntax}`" for syntax, *_ in _list_arguments(subcommand.shape))
+        lines.append(f"| `{magic} {subcommand.name}` | {subcommand.help} | {arguments} |\n")
+    return lines
 
 
-def _rows(shape: type) -> list[tuple[str, str, Any]]:
-    """Return each word and option of a line: how it is written, what it is, its field."""
-    words = [(f.name.upper(), f) for f in get_positional_fields(shape)]
+def _list_arguments(shape: type) -> list[tuple[str, str, Any]]:
+    """Return each word and option of a magic: its syntax, its meaning, its field."""
+    positional = [(field.name.upper(), field) for field in get_positional_fields(shape)]
     options = [
-        (name if f.type == "bool" else f"{name} {f.name.rstrip('_').upper()}", f)
-        for name, f in get_option_fields(shape).items()
+        (name if field.type == "bool" else f"{name} {field.name.rstrip('_').upper()}", field)
+        for name, field in get_option_fields(shape).items()
     ]
     return [
-        (written, f.metadata["help"].replace("|", "\\|"), f) for written, f in (*words, *options)
+        (syntax, field.metadata["help"].replace("|", "\\|"), field)
+        for syntax, field in (*positional, *options)
     ]
 
 
 if __name__ == "__main__":
-    PAGE.write_text(page(), encoding="utf-8")
+    PAGE.write_text(format_page(), encoding="utf-8")
     sys.stdout.write(f"{PAGE}\n")

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any
 import nbformat
 
 import ctxkit
-from ctxkit.plots.plotly_to_svg import render_svg
+from ctxkit.plots.plotly_to_svg import render_svg_html
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -53,17 +53,17 @@ _PICTURE_STYLE = (
 
 def main(arguments: list[str]) -> int:
     """Store or check the notebooks; return the status of the command."""
-    check = "--check" in arguments
-    named = [Path(a).resolve() for a in arguments if not a.startswith("-")]
-    paths = named or sorted(NOTEBOOKS.glob("*.ipynb"))
-    problems = list(find_problems(paths)) if check else list(store_notebooks(paths))
+    is_check = "--check" in arguments
+    named_paths = [Path(a).resolve() for a in arguments if not a.startswith("-")]
+    paths = named_paths or sorted(NOTEBOOKS.glob("*.ipynb"))
+    problems = list(find_problems(paths)) if is_check else list(store_notebooks(paths))
     sys.stdout.write("\n".join(problems) or f"{len(paths)} notebooks store what they show.")
     sys.stdout.write("\n")
     return bool(problems)
 
 
 def find_problems(paths: Iterable[Path]) -> Iterator[str]:
-    """Yield a sentence for each notebook whose outputs are not those of its cells and this version."""
+    """Yield a sentence for each notebook whose outputs belong to other cells or another version."""
     for path in paths:
         notebook = nbformat.read(path, as_version=4)
         for problem in check_notebook(notebook, path.stat().st_size):
@@ -71,7 +71,7 @@ def find_problems(paths: Iterable[Path]) -> Iterator[str]:
 
 
 def check_notebook(notebook: Any, size: int) -> Iterator[str]:
-    """Yield what is wrong with the outputs that a notebook stores.
+    """Yield the problems of the outputs that a notebook stores.
 
     Args:
         notebook: the notebook.
@@ -91,28 +91,28 @@ def check_notebook(notebook: Any, size: int) -> Iterator[str]:
 
 
 def check_output(output: Any) -> Iterator[str]:
-    """Yield what must not be stored of an output."""
+    """Yield the parts of an output that must not be stored."""
     if output.get("name") == "stderr":
         yield "stores a warning or the fault of a magic"
-    others = set(output.get("data", ())) - set(STORED_MIME_TYPES)
-    if others:
-        yield f"stores {', '.join(sorted(others))}"
+    other_types = set(output.get("data", ())) - set(STORED_MIME_TYPES)
+    if other_types:
+        yield f"stores {', '.join(sorted(other_types))}"
     text = json.dumps(output, ensure_ascii=False)
     if re.search(r"<script\b|<svg\b", text, re.IGNORECASE):
         yield "stores a script or a picture that an untrusted notebook does not show"
-    for word, what in _private_words():
+    for word, description in _private_words():
         if word in text:
-            yield f"stores {what}"
+            yield f"stores {description}"
 
 
 def describe_source(notebook: Any) -> dict[str, str]:
-    """Return what outputs belong to: the version of the kit and the hash of all code."""
+    """Return the version of the kit and the hash of all code, to which outputs belong."""
     code = "\0".join(c.source for c in notebook.cells if c.cell_type == "code")
     return {"version": ctxkit.__version__, "code": hashlib.sha256(code.encode()).hexdigest()[:16]}
 
 
 def store_notebooks(paths: Iterable[Path]) -> Iterator[str]:
-    """Run notebooks and write them with their cleaned outputs; yield what went wrong."""
+    """Run notebooks and write them with their cleaned outputs; yield problems."""
     for path in paths:
         sys.stderr.write(f"{path.name} ...\n")
         notebook = run_notebook(path)
@@ -131,11 +131,13 @@ def run_notebook(path: Path) -> Any:
     notebook = nbformat.read(path, as_version=4)
     metadata = json.loads(json.dumps(notebook.metadata))
     with tempfile.TemporaryDirectory(prefix="notebooks-") as folder:
-        work = Path(folder) / "notebooks"
-        shutil.copytree(path.parent, work, ignore=shutil.ignore_patterns("__pycache__", ".*"))
+        work_folder = Path(folder) / "notebooks"
+        shutil.copytree(
+            path.parent, work_folder, ignore=shutil.ignore_patterns("__pycache__", ".*")
+        )
         NotebookClient(
             notebook, timeout=600, kernel_name="python3", store_widget_state=False,
-            record_timing=False, resources={"metadata": {"path": str(work)}},
+            record_timing=False, resources={"metadata": {"path": str(work_folder)}},
         ).execute()  # fmt: skip
         replacements = {folder: "", str(ROOT): "ctxkit"}
         for cell in notebook.cells:
@@ -151,8 +153,8 @@ def clean_outputs(outputs: Iterable[Any], replacements: dict[str, str]) -> list[
     """Return the outputs of a cell as they are stored.
 
     Args:
-        outputs: as a kernel gave them.
-        replacements: paths of this machine, and what stands for each.
+        outputs: outputs from a kernel.
+        replacements: paths of this machine, with the text that replaces each.
     """
     cleaned = (_clean_output(output, replacements) for output in _join_streams(outputs))
     return [output for output in cleaned if output is not None]
@@ -171,7 +173,7 @@ def _join_streams(outputs: Iterable[Any]) -> list[Any]:
 
 
 def _clean_output(output: Any, replacements: dict[str, str]) -> Any:
-    """Return one output as it is stored; None where nothing of it is."""
+    """Return one output as it is stored; None if nothing of it is stored."""
     if output.output_type == "stream":
         # A terminal shows what was written after the last carriage return of a line.
         lines = (line.rpartition("\r")[2] for line in output.text.rstrip("\r").split("\n"))
@@ -181,18 +183,18 @@ def _clean_output(output: Any, replacements: dict[str, str]) -> Any:
         output.traceback = [_without_paths(line, replacements) for line in output.traceback]
         return output
     data = {
-        kind: value if kind == "image/png" else _without_paths(value, replacements)
-        for kind, value in output.data.items()
-        if kind in STORED_MIME_TYPES
+        mime_type: value if mime_type == "image/png" else _without_paths(value, replacements)
+        for mime_type, value in output.data.items()
+        if mime_type in STORED_MIME_TYPES
     }
     if not data.get("text/html", "?"):
-        return None  # the line that stood there while a cell was waiting
+        return None  # the line that is shown while a cell waits
     figure = output.data.get("application/vnd.plotly.v1+json")
     if figure is not None and "<svg" not in data.get("text/html", ""):
-        data["text/html"] = render_svg(figure)
+        data["text/html"] = render_svg_html(figure)
     has_widget = "application/vnd.jupyter.widget-view+json" in output.data
     if has_widget and "text/html" not in data:
-        return None  # a progress bar, or a box of ipywidgets: nothing of it can be read later
+        return None  # a progress bar or a widget without a static form
     if "text/html" in data:
         data["text/html"] = make_static_html(data["text/html"])
     output.data, output.metadata = data, {}
@@ -207,17 +209,21 @@ def make_static_html(html: str) -> str:
     return _SVG.sub(_make_image, _MODEL_CLASS.sub("", _SCRIPT.sub("", html)))
 
 
-def _make_image(found: re.Match[str]) -> str:
-    attributes = dict(_ATTRIBUTE.findall(found["attributes"]))
-    body = _HOVER_TEXT.sub("", found["body"])  # an image has no hover
-    box = {k: attributes[k] for k in ("viewBox", "width", "height") if k in attributes}
-    opening = "".join(f' {k}="{v}"' for k, v in box.items())
-    svg = f'<svg xmlns="http://www.w3.org/2000/svg"{opening}>{_PICTURE_STYLE}{body}</svg>'
-    coded = base64.b64encode(svg.encode()).decode()
-    shown = "".join(
-        f' {k}="{attributes[k]}"' for k in ("style", "width", "height") if k in attributes
+def _make_image(match: re.Match[str]) -> str:
+    attributes = dict(_ATTRIBUTE.findall(match["attributes"]))
+    body = _HOVER_TEXT.sub("", match["body"])  # an image has no hover
+    size_attributes = {
+        name: attributes[name] for name in ("viewBox", "width", "height") if name in attributes
+    }
+    svg_attributes = "".join(f' {name}="{value}"' for name, value in size_attributes.items())
+    svg = f'<svg xmlns="http://www.w3.org/2000/svg"{svg_attributes}>{_PICTURE_STYLE}{body}</svg>'
+    encoded = base64.b64encode(svg.encode()).decode()
+    image_attributes = "".join(
+        f' {name}="{attributes[name]}"'
+        for name in ("style", "width", "height")
+        if name in attributes
     )
-    return f'<img alt=""{shown} src="data:image/svg+xml;base64,{coded}">'
+    return f'<img alt=""{image_attributes} src="data:image/svg+xml;base64,{encoded}">'
 
 
 def _without_paths(text: Any, replacements: dict[str, str]) -> Any:
@@ -239,12 +245,12 @@ def _today() -> str:
 
 
 def _private_words() -> Iterator[tuple[str, str]]:
-    """Yield words of this machine that no output may hold, and what they are."""
+    """Yield texts of this machine that no output may contain, each with a description."""
     yield str(ROOT), "a path of this machine"
     yield str(Path.home()) + "/", "a path of this machine"
     yield tempfile.gettempdir() + "/", "a path of this machine"
     user = getpass.getuser()
-    if user != "root":  # a word of its own in many texts
+    if user != "root":  # a common word in many texts
         yield user, "the name of its user"
     yield _today(), "the time at which it ran"
 

@@ -1,5 +1,6 @@
-"""Write `docs/providers.md` from `ctxkit/data/provider_rules.json`: `python docs/make_providers.py`
-(a test compares the page).
+"""Write `docs/providers.md` from `ctxkit/data/provider_rules.json`.
+
+It is run by `python docs/make_providers.py`; a test compares the page.
 """
 
 from __future__ import annotations
@@ -44,22 +45,22 @@ FACTS = {
 }
 
 
-def page() -> str:
-    """Return the page: a table for each fact."""
+def format_page() -> str:
+    """Return the page in Markdown: a table for each fact."""
     rules = load_provider_rules()
     parts = [HEAD]
     for fact, (title, unit) in FACTS.items():
-        rows = [r for r in rules if r.fact == fact]
+        rows = [rule for rule in rules if rule.fact == fact]
         parts.append(f"\n## {title}\n\n`{fact}`{f', in {unit}' if unit else ''}.\n")
         parts.append("\n| provider | models | value | holds | basis | source, read | note |\n")
         parts.append("| --- | --- | --- | --- | --- | --- | --- |\n")
-        parts += [_format_row(r) for r in rows]
+        parts += [_format_row(rule) for rule in rows]
     return "".join(parts)
 
 
 def _format_row(rule: ProviderRule) -> str:
     since, until = rule.since or "", rule.until or ""
-    holds = f"{since} to {until}".strip() if since or until else "always"
+    period = f"{since} to {until}".strip() if since or until else "always"
     is_address = rule.source.startswith("https://")
     label = rule.source.split("/")[2] if is_address else rule.source.removeprefix("docs/")
     target = rule.source if is_address else label
@@ -67,7 +68,7 @@ def _format_row(rule: ProviderRule) -> str:
         rule.provider,
         rule.family,
         _format_value(rule.value),
-        holds.removesuffix(" to"),
+        period.removesuffix(" to"),
         {"documentation": "documented"}.get(rule.basis, rule.basis),
         f"[{label}]({target}), {rule.read}",
         rule.note,
@@ -84,8 +85,8 @@ def _format_value(value: object) -> str:
 
 
 if __name__ == "__main__":
-    made = page()
+    page = format_page()
     if "--check" in sys.argv:
-        current = PAGE.read_text(encoding="utf-8") == made
+        current = PAGE.read_text(encoding="utf-8") == page
         sys.exit(None if current else "docs/providers.md is not current")
-    PAGE.write_text(made, encoding="utf-8")
+    PAGE.write_text(page, encoding="utf-8")

@@ -15,12 +15,12 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 
-def _list_names(names: Iterable[str]) -> str:
+def _format_names(names: Iterable[str]) -> str:
     return ", ".join(f"`{name}`" for name in names)
 
 
-def _render_uncomputed() -> str:
-    rows = (f"- {_list_names(names)}: {why}\n" for why, names in UNCOMPUTED_COLUMNS.items())
+def _format_uncomputed_columns() -> str:
+    rows = (f"- {_format_names(names)}: {reason}\n" for reason, names in UNCOMPUTED_COLUMNS.items())
     return "".join(rows)
 
 
@@ -183,7 +183,7 @@ and replays of each format (`tests/metrics/score_oracle.py` does it).
 
 ## What cannot be computed from this page
 
-{_render_uncomputed()} `cost_low_usd` is `cost_usd - input_usd + input_usd (1 + prediction_low) / (1 + prediction_error)`,
+{_format_uncomputed_columns()} `cost_low_usd` is `cost_usd - input_usd + input_usd (1 + prediction_low) / (1 + prediction_error)`,
 `real_run_low_usd` is `(cost_usd - summaries_usd) elongation_low + summaries_usd`, and so for `high`. `vs_recorded` is
 `cheaper` where `real_run_high_usd` is below the record's `list_price_usd` / {1 + NOISE_FLOOR:g}, `dearer` where
 `real_run_low_usd` is above {1 + NOISE_FLOOR:g} times that. A record has none of these but the first two, which are its
@@ -196,10 +196,12 @@ and replays of each format (`tests/metrics/score_oracle.py` does it).
 """
 
 
-def render_page() -> str:
-    """Return the page as Markdown."""
-    return _HEAD + "".join(f"| `{c.name}` | {c.dtype} | {c.meaning} |\n" for c in SCORE_COLUMNS)
+def format_page() -> str:
+    """Return the page in Markdown."""
+    return _HEAD + "".join(
+        f"| `{column.name}` | {column.dtype} | {column.meaning} |\n" for column in SCORE_COLUMNS
+    )
 
 
 if __name__ == "__main__":
-    Path(__file__).with_name("scores.md").write_text(render_page(), encoding="utf-8")
+    Path(__file__).with_name("scores.md").write_text(format_page(), encoding="utf-8")

@@ -24,52 +24,58 @@ from ctxkit.metrics import run_elongation
 if TYPE_CHECKING:
     import pandas as pd
 
-TRAP = """Derived from the runs of The Complexity Trap (arXiv 2508.21433, MIT):
+TRAP_SOURCE = """Derived from the runs of The Complexity Trap (arXiv 2508.21433, MIT):
 github.com/Recursive-Safeguarding/the-complexity-trap, commit 1b07dec, auxiliary-data."""
-AGENT = """Derived from SWE-agent's runs of June 2024 (MIT) on SWE-bench Verified:
+AGENT_SOURCE = """Derived from SWE-agent's runs of June 2024 (MIT) on SWE-bench Verified:
 github.com/UKGovernmentBEIS/inspect_ai, commit 2b9870e, 20240620_sweagent_claude3.5sonnet."""
 _MIN_TASKS = 50
 """Tasks above which an experiment is a main study; hybrids have smaller ones only."""
 
 
-def make(
-    root: Path | None = None, out: Path = TABLES_FOLDER, turns: Path | None = None
+def write_tables(
+    root: Path | None = None, folder: Path = TABLES_FOLDER, elongation_file: Path | None = None
 ) -> list[Path]:
     """Write the tables and return their paths.
 
     Args:
         root: the folder of published runs; None: `CTXKIT_STUDIES`, or beside `CTXKIT_SESSIONS`.
-        out: the folder to write to.
-        turns: the file of elongation factors; None: the package's own.
+        folder: the folder to write to.
+        elongation_file: the file of elongation factors; None: the package's own.
     """
-    trap = published_runs_and_tables.read_published_runs(find_published_file(COMPLEXITY_TRAP, root))
+    runs = published_runs_and_tables.read_published_runs(find_published_file(COMPLEXITY_TRAP, root))
     ratios, repeats = (
-        policy_turn_and_cost_ratios.compare_policies(trap),
-        policy_turn_and_cost_ratios.pair_repeats(trap),
+        policy_turn_and_cost_ratios.compare_policies(runs),
+        policy_turn_and_cost_ratios.pair_first_and_second_runs(runs),
     )
     tables = {
         "masks": (
             mask_and_visibility_accuracy.measure_runs_under_masks(
                 find_published_file(MASKED_TRAJECTORIES, root)
             ),
-            AGENT,
+            AGENT_SOURCE,
         ),
-        "ratios": (ratios, TRAP),
+        "ratios": (ratios, TRAP_SOURCE),
         "floors": (
             policy_turn_and_cost_ratios.estimate_noise_floors([pair for _, pair in repeats]),
-            TRAP,
+            TRAP_SOURCE,
         ),
-        "repeats": (policy_turn_and_cost_ratios.measure_repeat_ratios(repeats), TRAP),
+        "repeats": (policy_turn_and_cost_ratios.measure_repeat_ratios(repeats), TRAP_SOURCE),
     }
     for name, (frame, source) in tables.items():
-        write_table(out / f"{name}.csv", frame, source)
-    path = turns or Path(run_elongation.__file__ or "").with_name("elongation.csv")
-    write_table(path, longer(ratios), f"{TRAP}\nTurns after / turns before: `make studies`.")
-    return [*(out / f"{name}.csv" for name in tables), path]
+        write_table(folder / f"{name}.csv", frame, source)
+    elongation_path = elongation_file or Path(run_elongation.__file__ or "").with_name(
+        "elongation.csv"
+    )
+    write_table(
+        elongation_path,
+        select_elongation_rows(ratios),
+        f"{TRAP_SOURCE}\nTurns after / turns before: `make studies`.",
+    )
+    return [*(folder / f"{name}.csv" for name in tables), elongation_path]
 
 
-def longer(ratios: pd.DataFrame) -> pd.DataFrame:
-    """Return the table of `metrics.run_elongation`: turns ratios of main studies and of hybrids."""
+def select_elongation_rows(ratios: pd.DataFrame) -> pd.DataFrame:
+    """Return the table of `metrics.run_elongation`: ratios of turns in main studies and of hybrids."""
     main_studies = ratios[(ratios["tasks"] > _MIN_TASKS) | (ratios["after"] == "hybrid")]
     columns = ["before", "after", "family", "scaffold", "model", "tasks", "turns", "turns_error"]
     return main_studies[columns].rename(columns={"turns": "ratio", "turns_error": "error"})
@@ -77,7 +83,7 @@ def longer(ratios: pd.DataFrame) -> pd.DataFrame:
 
 if __name__ == "__main__":
     try:
-        for path in make():
+        for path in write_tables():
             print(path)  # noqa: T201  a script
     except CtxkitError as error:
         sys.exit(str(error))

@@ -21,33 +21,34 @@ ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "systems.md"
 LONGEST_VALUE = 60
 """Characters of a setting's value on the page; of a longer one only the length is shown."""
-KEPT = re.compile(
+_KEPT_SETTINGS = re.compile(
     r"keep|retain|preserve|tail|protect|target|floor|recent|window_size|^n$|restored|user_message"
 )
-GUARDED = re.compile(
+_PROTECTING_SETTINGS = re.compile(
     r"exclude|deny|pin_|identifier|protect|quality|min_|minimum|at_least|paid_back_share|attempts|first_user"
 )
 
 
-def words(trigger: Any, reserve: int = 0) -> str:
-    """Say in words when a trigger fires."""
+def describe_trigger(trigger: Any, reserve: int = 0) -> str:
+    """Return in words when a trigger fires."""
     if isinstance(trigger, (t.Either, t.Both)):
         joined = " or " if isinstance(trigger, t.Either) else " and "
-        parts = [words(p, reserve) for p in trigger.parts]
+        parts = [describe_trigger(p, reserve) for p in trigger.parts]
         nested = [
             isinstance(p, (t.Either, t.Both)) and type(p) is not type(trigger)
             for p in trigger.parts
         ]
         return joined.join(
-            f"({said})" if inner else said for said, inner in zip(parts, nested, strict=True)
+            f"({part})" if is_nested else part
+            for part, is_nested in zip(parts, nested, strict=True)
         )
-    at = "≥" if getattr(trigger, "or_equal", False) else ">"
+    sign = "≥" if getattr(trigger, "or_equal", False) else ">"
     by = " by its own estimate" if getattr(trigger, "estimated", False) else ""
     if isinstance(trigger, t.Above):
-        return f"prompt {at} {trigger.limit:,.0f} tokens{by}"
+        return f"prompt {sign} {trigger.limit:,.0f} tokens{by}"
     if isinstance(trigger, t.Share):
-        what = "the window" if trigger.of == "limit" else f"the window less {reserve:,}"
-        return f"prompt {at} {'' if trigger.share == 1 else f'{trigger.share:.0%} of '}{what}{by}"
+        size = "the window" if trigger.of == "limit" else f"the window less {reserve:,}"
+        return f"prompt {sign} {'' if trigger.share == 1 else f'{trigger.share:.0%} of '}{size}{by}"
     if isinstance(trigger, t.Count):
         return f"≥ {trigger.n} messages{' (' + ', '.join(trigger.roles) + ')' if trigger.roles else ''}"
     if isinstance(trigger, t.Overflow):
@@ -56,64 +57,66 @@ def words(trigger: Any, reserve: int = 0) -> str:
         return f"{trigger.n} turns after the last"
     if isinstance(trigger, (t.Idle, t.ReplyCutShort)):
         if isinstance(trigger, t.ReplyCutShort):
-            what = "reply that was cut off"
+            event = "reply that was cut off"
         else:
-            what = f"pause of {trigger.seconds / 60:g} minutes"
-        return f"after a {what}"
+            event = f"pause of {trigger.seconds / 60:g} minutes"
+        return f"after a {event}"
     trigger = unwrap_function(trigger)
-    said = inspect.getdoc(trigger if inspect.isfunction(trigger) else type(trigger)) or repr(
+    docstring = inspect.getdoc(trigger if inspect.isfunction(trigger) else type(trigger)) or repr(
         trigger
     )
-    line = said.split("\n")[0].rstrip(".").replace("Return whether ", "where ")
+    line = docstring.split("\n")[0].rstrip(".").replace("Return whether ", "where ")
     return line[:1].lower() + line[1:]
 
 
 def describe_policy(policy: Any, *, whole: bool = True) -> str:
-    """Say what a policy does as it is set: the sentence of its class, then the settings in force.
+    """Return what a policy does: the summary of its class, then the settings in force.
 
     Args:
         policy: a policy, pruning or guard, or a chain of them.
-        whole: give every setting that is on; without it only the short ones that the preset sets
-            otherwise than the class, of which the sentence does not speak.
+        whole: give every setting that is on; otherwise only the short ones whose values are not
+            the defaults of the class.
     """
     if isinstance(policy, (Chain, Fallback)):
-        return " Then: ".join(describe_policy(p, whole=whole) for p in policy.parts)
+        return " Then: ".join(describe_policy(part, whole=whole) for part in policy.parts)
     line = " ".join((inspect.getdoc(type(policy)) or "").split("\n\n")[0].split())
     settings = list_settings_in_force(policy, whole=whole)
     return f"{line.rstrip('.')} ({', '.join(settings)})." if settings else line
 
 
 def list_settings_in_force(policy: Any, *, whole: bool) -> list[str]:
-    """Return the settings that a policy works with, each as `name=value`."""
-    out = []
+    """Return the settings of a policy that have an effect, each as `name=value`."""
+    settings = []
     for name, value, is_default in _read_settings(policy):
         is_short = not is_dataclass(value) and len(repr(value)) <= LONGEST_VALUE
         is_off = value is None or value is False or value in ("", (), "off")
         if (not is_default and (whole or is_short)) or (whole and not is_off):
-            out.append(f"`{name}={format_value(value)}`")
-    return out
+            settings.append(f"`{name}={format_value(value)}`")
+    return settings
 
 
 def _read_settings(policy: Any) -> list[tuple[str, Any, bool]]:
-    """Return name and value of each setting, and whether the class has it so by default."""
-    own = [f for f in fields(policy) if f.init] if is_dataclass(policy) else []
+    """Return name and value of each setting, and whether the value is the default of the class."""
+    init_fields = [field for field in fields(policy) if field.init] if is_dataclass(policy) else []
     return [
-        (f.name, value := getattr(policy, f.name), repr(value) == repr(_get_default(f)))
-        for f in own
+        (field.name, value := getattr(policy, field.name), repr(value) == repr(_get_default(field)))
+        for field in init_fields
     ]
 
 
-def _get_default(of: Field[Any]) -> Any:
-    return of.default if of.default_factory is MISSING else of.default_factory()
+def _get_default(field: Field[Any]) -> Any:
+    return field.default if field.default_factory is MISSING else field.default_factory()
 
 
 def format_value(value: Any) -> str:
-    """Return the value of a setting: a part by its class and own settings, a long one by its size."""
+    """Return the value of a setting as text: a part by its class and settings, a long value by its size."""
     if is_dataclass(value):
-        own = ", ".join(
-            f"{name}={format_value(v)}" for name, v, default in _read_settings(value) if not default
+        settings = ", ".join(
+            f"{name}={format_value(setting)}"
+            for name, setting, is_default in _read_settings(value)
+            if not is_default
         )
-        return f"{type(value).__name__}({own})"
+        return f"{type(value).__name__}({settings})"
     text = repr(value).replace("`", "'")
     if len(text) <= LONGEST_VALUE:
         return text
@@ -122,97 +125,101 @@ def format_value(value: Any) -> str:
     )
 
 
-def shown(parameters: dict[str, Any], pattern: re.Pattern[str]) -> str:
-    """Return the settings whose names say something of a kind, with their defaults."""
-    found = [
-        f"`{k}={v!r}`"
-        for k, v in parameters.items()
-        if pattern.search(k) and v not in (None, "", (), 0)
+def format_matching_settings(parameters: dict[str, Any], pattern: re.Pattern[str]) -> str:
+    """Return the settings whose names match a pattern, with their defaults."""
+    settings = [
+        f"`{name}={value!r}`"
+        for name, value in parameters.items()
+        if pattern.search(name) and value not in (None, "", (), 0)
     ]
-    return ", ".join(found) or "—"
+    return ", ".join(settings) or "—"
 
 
-def failure(rules: Any) -> str:
-    """Say what happens where a compaction fails."""
+def describe_failure(rules: Any) -> str:
+    """Return in words what happens if a compaction fails."""
     policy = rules.policy
     if not isinstance(policy, Summary):
         return "nothing that could fail" if policy is not None or rules.pruning is not None else "—"
-    plain = (
+    default = (
         "the history stays as it was" if policy.otherwise is None else "a summary without a model"
     )
-    out = [getattr(policy, "on_failure", plain)]
+    parts = [getattr(policy, "on_failure", default)]
     if policy.must_shrink:
-        out.append("a result that is not smaller is refused")
+        parts.append("a result that is not smaller is refused")
     if policy.retries:
-        out.append(f"asked again {policy.retries} times")
+        parts.append(f"asked again {policy.retries} times")
     if policy.seconds:
-        out.append(f"given up after {policy.seconds:g} s")
-    return "; ".join(out)
+        parts.append(f"given up after {policy.seconds:g} s")
+    return "; ".join(parts)
 
 
-def section(name: str) -> list[str]:
-    """Return the lines of one system."""
+def format_section(name: str) -> list[str]:
+    """Return the lines of the section of one system."""
     rules = preset(name)
     module = import_module(f"ctxkit.presets.systems.{name}")
-    doc = (inspect.getdoc(getattr(module, name)) or "").split("\nArgs:")[0]
+    docstring = (inspect.getdoc(getattr(module, name)) or "").split("\nArgs:")[0]
     parameters = dict(rules.parameters)
-    when = (
-        words(rules.trigger, rules.reserve)
+    trigger = (
+        describe_trigger(rules.trigger, rules.reserve)
         if rules.policy is not None
         else "never, unless it is set"
     )
-    rows = [("trigger", when if rules.auto else "by hand only")]
+    rows = [("trigger", trigger if rules.auto else "by hand only")]
     if rules.policy is not None:
         rows.append(("method", describe_policy(rules.policy)))
     if rules.pruning is not None:
         rows.append(("for each call alone", describe_policy(rules.pruning)))
     if rules.policy is None and rules.pruning is not None:
         rows[0] = ("trigger", "every call; see the method's own settings")
-    guards = "; ".join(dict.fromkeys(describe_policy(g).rstrip(".") for g in rules.guards))
-    protected = shown(parameters, GUARDED)
+    guards = "; ".join(dict.fromkeys(describe_policy(guard).rstrip(".") for guard in rules.guards))
+    protected = format_matching_settings(parameters, _PROTECTING_SETTINGS)
     rows += [
-        ("kept", shown(parameters, KEPT)),
+        ("kept", format_matching_settings(parameters, _KEPT_SETTINGS)),
         ("protections", "; ".join(x for x in (guards, protected) if x and x != "—") or "—"),
-        ("failure", failure(rules)),
-        ("settings", ", ".join(f"`{k}`" for k in parameters) or "—"),
+        ("failure", describe_failure(rules)),
+        ("settings", ", ".join(f"`{setting}`" for setting in parameters) or "—"),
     ]
-    about_preset = " ".join(" ".join(p.split()) for p in doc.split("\n\n")).removeprefix("Return ")
-    about = f"{(module.__doc__ or '').strip()} {about_preset[:1].upper()}{about_preset[1:]}"
-    lines = [f"## {name}", "", about, "", "| | |", "| --- | --- |"]
-    lines += [f"| {what} | {said.replace('|', chr(92) + '|')} |" for what, said in rows]
+    preset_description = " ".join(
+        " ".join(p.split()) for p in docstring.split("\n\n")
+    ).removeprefix("Return ")
+    description = (
+        f"{(module.__doc__ or '').strip()} {preset_description[:1].upper()}{preset_description[1:]}"
+    )
+    lines = [f"## {name}", "", description, "", "| | |", "| --- | --- |"]
+    lines += [f"| {label} | {text.replace('|', chr(92) + '|')} |" for label, text in rows]
     if preset_differences(name):
-        topics = ", ".join(d.topic for d in preset_differences(name))
+        topics = ", ".join(difference.topic for difference in preset_differences(name))
         lines += [
             "",
             f"Where the preset differs from its document or program ([conformance](conformance.md)): {topics}.",
         ]
-    idle = list_inert_settings(name)
-    if idle:
+    inert = list_inert_settings(name)
+    if inert:
         lines += ["", "No effect, as the other settings stand or in a replay:", ""]
-        lines += [f"* {reason}" for reason in idle]
+        lines += [f"* {reason}" for reason in inert]
     return [*lines, ""]
 
 
-def row(name: str) -> str:
-    """Return the line of one system in the table of all."""
+def format_overview_row(name: str) -> str:
+    """Return the line of one system in the overview."""
     rules = preset(name)
-    parts = [p for p in (rules.policy, rules.pruning) if p is not None]
-    due = (
-        words(rules.trigger, rules.reserve)
+    parts = [part for part in (rules.policy, rules.pruning) if part is not None]
+    trigger = (
+        describe_trigger(rules.trigger, rules.reserve)
         if rules.policy is not None
         else "every call"
         if parts
         else "never"
     )
-    done = (
-        " For each call: ".join(describe_policy(p, whole=False) for p in parts)
+    action = (
+        " For each call: ".join(describe_policy(part, whole=False) for part in parts)
         or "nothing, unless it is set"
     )
-    return f"| [{name}](#{name}) | {due} | {done} |"
+    return f"| [{name}](#{name}) | {trigger} | {action} |"
 
 
-def page() -> str:
-    """Return the whole page."""
+def format_page() -> str:
+    """Return the page in Markdown."""
     head = [
         "# Systems",
         "",
@@ -224,12 +231,19 @@ def page() -> str:
         "The active settings follow each sentence; settings that a section does not name are off.",
         "",
     ]
-    overview = ["| system | due | what is done |", "| --- | --- | --- |", *map(row, names()), ""]
-    return "\n".join([*head, *overview, *(line for name in names() for line in section(name))])
+    overview = [
+        "| system | due | what is done |",
+        "| --- | --- | --- |",
+        *map(format_overview_row, names()),
+        "",
+    ]
+    return "\n".join(
+        [*head, *overview, *(line for name in names() for line in format_section(name))]
+    )
 
 
 if __name__ == "__main__":
-    text = page()
+    text = format_page()
     if "--check" in sys.argv:
         sys.exit(
             0

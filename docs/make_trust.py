@@ -19,7 +19,7 @@ sys.path.insert(0, str(HERE))
 
 import trust_cache  # noqa: E402  beside this file
 import trust_calibration  # noqa: E402
-import trust_cuts  # noqa: E402
+import trust_compactions  # noqa: E402
 import trust_developers  # noqa: E402
 import trust_studies  # noqa: E402
 
@@ -30,11 +30,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 CHAPTERS: tuple[Callable[[Path], str], ...] = (
-    trust_cache.page,
-    trust_cuts.page,
-    lambda _folder: trust_studies.render_page(),
+    trust_cache.format_chapter,
+    trust_compactions.format_chapter,
+    lambda _folder: trust_studies.format_chapter(),
 )
-"""The chapters in their order; each is given the folder of sessions."""
+"""Functions that return the chapters in order, called with the folder of sessions."""
 HEAD = """# What the figures are worth
 
 `python docs/make_trust.py` writes this page from the sessions of CTXKIT_SESSIONS. Each figure is
@@ -43,25 +43,25 @@ fails on noise.
 """
 
 
-def page(folder: Path) -> str:
-    """Return the page."""
+def format_page(folder: Path) -> str:
+    """Return the page in Markdown."""
     rows = load_training_counts()
     nested = trust_calibration.judge_with_chosen_constants(rows, "alone")
-    opening = f"{HEAD}\n{trust_developers.summarise(rows, nested)}"
+    opening = f"{HEAD}\n{trust_developers.format_summary(rows, nested)}"
     return opening + "".join(f"\n{chapter(folder)}" for chapter in CHAPTERS)
 
 
 def main() -> None:
-    """Write the page, or the table."""
+    """Write the page, or the training table of the cache model."""
     warnings.simplefilter("ignore")
     if sys.argv[1:2] == ["--teach"]:
-        trust_cache.learn([Path(each) for each in sys.argv[2:]])
+        trust_cache.write_training_table([Path(folder) for folder in sys.argv[2:]])
         return
-    loops = Path(run_elongation.__file__ or "").with_name("elongation_loops.csv")
-    loops.write_text(trust_studies.measure_closed_loops(), encoding="utf-8")
+    loops_file = Path(run_elongation.__file__ or "").with_name("elongation_loops.csv")
+    loops_file.write_text(trust_studies.measure_closed_loops(), encoding="utf-8")
     run_elongation.load_closed_loop_runs.cache_clear()
     folder = Path(os.environ["CTXKIT_SESSIONS"])
-    (HERE / "trust.md").write_text(page(folder), encoding="utf-8")
+    (HERE / "trust.md").write_text(format_page(folder), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Broken links of the site, and resources that a page would load from a network."""
+"""Find broken links of the site, and resources that a page would load from a network."""
 
 from __future__ import annotations
 
@@ -10,43 +10,52 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-class Links(HTMLParser):
-    """The addresses that a page leads to, those that it loads, and the places in it."""
+class PageLinks(HTMLParser):
+    """The link targets, loaded resources and anchors of a page."""
 
     def __init__(self, text: str) -> None:
         super().__init__()
-        self.leads: list[str] = []
-        self.loads: list[str] = []
-        self.places: set[str] = set()
+        self.targets: list[str] = []
+        self.resources: list[str] = []
+        self.anchors: set[str] = set()
         self.feed(text)
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        """Take a tag."""
-        told = dict(attrs)
-        if told.get("id"):
-            self.places.add(str(told["id"]))
-        if tag == "a" and told.get("href"):
-            self.leads.append(str(told["href"]))
-        loaded = told.get("src") if tag != "link" else told.get("href")
-        if loaded and told.get("rel") not in ("canonical", "next", "prev"):
-            self.loads.append(str(loaded))
+        """Collect the addresses and the id of a tag."""
+        attributes = dict(attrs)
+        if attributes.get("id"):
+            self.anchors.add(str(attributes["id"]))
+        if tag == "a" and attributes.get("href"):
+            self.targets.append(str(attributes["href"]))
+        resource = attributes.get("src") if tag != "link" else attributes.get("href")
+        if resource and attributes.get("rel") not in ("canonical", "next", "prev"):
+            self.resources.append(str(resource))
 
 
-def broken(site: Path) -> list[str]:
-    """Return the links that lead nowhere in the site, and what a page would load from a network."""
+def find_broken_links(site: Path) -> list[str]:
+    """Return a line for each broken link of the site and each resource from a network."""
     pages = {
-        p.resolve(): Links(p.read_text(encoding="utf-8")) for p in sorted(site.rglob("*.html"))
+        file_path.resolve(): PageLinks(file_path.read_text(encoding="utf-8"))
+        for file_path in sorted(site.rglob("*.html"))
     }
-    wrong: list[str] = []
-    for path, found in pages.items():
+    problems: list[str] = []
+    for path, links in pages.items():
         name = path.relative_to(site.resolve())
-        wrong += [f"{name}: asks {a}" for a in found.loads if re.match(r"(https?:)?//", a)]
-        local = [a for a in (*found.leads, *found.loads) if not re.match(r"[a-z]+:|//", a)]
-        for address in local if name.name != "404.html" else []:
+        problems += [
+            f"{name}: asks {address}"
+            for address in links.resources
+            if re.match(r"(https?:)?//", address)
+        ]
+        local_addresses = [
+            address
+            for address in (*links.targets, *links.resources)
+            if not re.match(r"[a-z]+:|//", address)
+        ]
+        for address in local_addresses if name.name != "404.html" else []:
             file, _, anchor = address.partition("#")
             target = (path.parent / file.partition("?")[0]).resolve() if file else path
             if not target.exists():
-                wrong.append(f"{name}: {address} is not there")
-            elif anchor and target in pages and anchor not in pages[target].places:
-                wrong.append(f"{name}: {address} has no such place")
-    return wrong
+                problems.append(f"{name}: {address} is not there")
+            elif anchor and target in pages and anchor not in pages[target].anchors:
+                problems.append(f"{name}: {address} has no such place")
+    return problems

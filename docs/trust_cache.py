@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
 TABLE = Path(training_counts.__file__).with_name(TABLE_FILE)
 CLAUDE = "claude-code"
-Judged: TypeAlias = "list[tuple[Session, InputCostPredictionErrors]]"
+PredictedSessions: TypeAlias = "list[tuple[Session, InputCostPredictionErrors]]"
 _COLUMNS = (
     "session",
     "tool",
@@ -55,7 +55,7 @@ _COLUMNS = (
     "lifetime alone",
     "with a cause",
 )
-IN_SIGHT = """### What was chosen on these logs
+CHOICES_NOTE = """### What was chosen on these logs
 
 The rules for causes, the classes of calls and the releases at which Claude Code's misses change
 come from earlier studies of other logs, some of which are in the table. Rates, read sizes,
@@ -64,164 +64,181 @@ were chosen on these logs; "How the interval is calibrated" names them, and give
 without that choice. Nothing else was chosen by the errors on this page. New developers can have
 larger errors, because rates of unexplained misses differ between developers.
 """
-GOALS = """
+GOALS_HEAD = """
 | figure | goal | here | |
 | --- | --- | --- | --- |
 """
 
 
-def learn(folders: list[Path]) -> None:
-    """Remake the table from folders of logs, in which each folder is one repository."""
+def write_training_table(folders: list[Path]) -> None:
+    """Write the training table from folders of logs, each with one folder per repository."""
     logs = select_distinct_logs([log for folder in folders for log in read_corpus(folder)])
     rows = sorted(count_logs(logs), key=lambda row: (row.tool, row.session))
     lines = ",\n".join(msgspec.json.encode(row).decode() for row in rows)
     TABLE.write_text(f"[\n{lines}\n]\n", encoding="utf-8")
 
 
-def page(folder: Path) -> str:
-    """Return the chapter."""
+def format_chapter(folder: Path) -> str:
+    """Return the chapter in Markdown."""
     sessions = select_distinct_sessions(ck.read_all(folder, progress=False))
-    judged = predict_leave_one_out(sessions, load_training_counts())
-    priced = [(s, p) for s, p in judged if p.error is not None]
+    predicted = predict_leave_one_out(sessions, load_training_counts())
+    priced = [(s, p) for s, p in predicted if p.error is not None]
     return "\n".join(
         [
             "## The prompt cache, predicted\n",
-            trust_developers.describe_table(load_training_counts()),
-            IN_SIGHT,
-            trust_developers.page(load_training_counts()),
-            trust_calibration.page(load_training_counts()),
+            trust_developers.describe_training_table(load_training_counts()),
+            CHOICES_NOTE,
+            trust_developers.format_section(load_training_counts()),
+            trust_calibration.format_section(load_training_counts()),
             "### Noise and causes, on the logs of this folder\n",
-            GOALS.strip(),
-            *_goals(priced, sessions),
+            GOALS_HEAD.strip(),
+            *_format_goal_rows(priced, sessions),
             "",
             "### Each session of this folder, predicted without the logs of its developer\n",
-            _each(priced),
-            _unpriced(judged),
+            _format_session_table(priced),
+            _format_unpriced(predicted),
             "### Misses by cause\n",
-            _causes(sessions),
-            trust_classes.page(),
+            _format_cause_table(sessions),
+            trust_classes.format_section(),
         ]
     )
 
 
-def _goals(priced: Judged, sessions: list[Session]) -> list[str]:
-    cut = [
-        e
-        for s, _ in priced
-        if (e := compute_compaction_read_error(predict_reads_after_compactions(s))) is not None
+def _format_goal_rows(priced: PredictedSessions, sessions: list[Session]) -> list[str]:
+    errors = [
+        error
+        for session, _ in priced
+        if (error := compute_compaction_read_error(predict_reads_after_compactions(session)))
+        is not None
     ]
-    words = "reads after a compaction, predicted from the session's others"
-    rows = [_row(words, None, max(cut, default=None))]
-    return [*rows, *_noise_rows(priced), *_cause_rows(priced, sessions)]
+    label = "reads after a compaction, predicted from the session's others"
+    rows = [_format_row_at_most(label, None, max(errors, default=None))]
+    return [*rows, *_format_noise_rows(priced), *_format_cause_rows(priced, sessions)]
 
 
-def _noise_rows(priced: Judged) -> list[str]:
-    true = [p.read_split_error or 0.0 for _, p in priced]
-    ways = (
+def _format_noise_rows(priced: PredictedSessions) -> list[str]:
+    split_errors = [p.read_split_error or 0.0 for _, p in priced]
+    noises = (
         ("shuffled over the calls", with_shuffled_reads, 3.0),
         ("random", with_random_reads, 10.0),
     )
-    rows = [_row("split error, median", None, median(true))]
-    for words, spoil, least in ways:
-        spoilt = [predict_input_cost(spoil(s)).read_split_error or 0.0 for s, _ in priced]
-        times = sum(spoilt) / sum(true)
-        closed = [abs(closure_error(spoil(s)) or 0.0) for s, _ in priced]
+    rows = [_format_row_at_most("split error, median", None, median(split_errors))]
+    for label, add_noise, min_factor in noises:
+        noisy_errors = [predict_input_cost(add_noise(s)).read_split_error or 0.0 for s, _ in priced]
+        factor = sum(noisy_errors) / sum(split_errors)
+        closure_errors = [abs(closure_error(add_noise(s)) or 0.0) for s, _ in priced]
         rows.append(
-            f"| split error with reads {words} | {least:.0f} times | {median(spoilt):.1%}, "
-            f"{times:.1f} times in the mean; closure error {median(closed):.2%} "
-            f"| {_ok(times >= least)} |"
+            f"| split error with reads {label} | {min_factor:.0f} times "
+            f"| {median(noisy_errors):.1%}, {factor:.1f} times in the mean; "
+            f"closure error {median(closure_errors):.2%} "
+            f"| {_format_verdict(factor >= min_factor)} |"
         )
-    chance = [compute_chance_errors(s) for s, _ in priced]
-    middles = [median(c) for c in chance if c]
-    nines = [float(np.percentile(c, 90)) for c in chance if c]
+    chance_errors = [compute_chance_errors(s) for s, _ in priced]
+    medians = [median(errors) for errors in chance_errors if errors]
+    ninetieth_percentiles = [float(np.percentile(errors, 90)) for errors in chance_errors if errors]
     rows.append(
-        _row("floor: chance alone, given a session's own rates, median", None, median(middles))
+        _format_row_at_most(
+            "floor: chance alone, given a session's own rates, median", None, median(medians)
+        )
     )
-    rows.append(_row("floor, 90th percentile", None, median(nines)))
+    rows.append(_format_row_at_most("floor, 90th percentile", None, median(ninetieth_percentiles)))
     return rows
 
 
-def _cause_rows(priced: Judged, sessions: list[Session]) -> list[str]:
-    with_clock = [s for s in sessions if s.format == CLAUDE and has_reliable_times(s)]
+def _format_cause_rows(priced: PredictedSessions, sessions: list[Session]) -> list[str]:
+    with_reliable_times = [s for s in sessions if s.format == CLAUDE and has_reliable_times(s)]
     pairs = [count_tokens_named_by_chance(s, seed) for s, _ in priced for seed in range(20)]
-    chance = sum(named for _, named in pairs) / max(sum(lost for lost, _ in pairs), 1)
+    chance_share = sum(named for _, named in pairs) / max(sum(missed for missed, _ in pairs), 1)
     return [
-        _least(
+        _format_row_at_least(
             "missed tokens with a known cause, Claude Code with reliable times",
             0.80,
-            _named(with_clock),
+            _measure_named_share(with_reliable_times),
         ),
-        _least("the same, all sessions with a price", 0.50, _named([s for s, _ in priced])),
-        _row("the same, with misses moved to random calls", 0.10, chance),
+        _format_row_at_least(
+            "the same, all sessions with a price",
+            0.50,
+            _measure_named_share([s for s, _ in priced]),
+        ),
+        _format_row_at_most("the same, with misses moved to random calls", 0.10, chance_share),
     ]
 
 
-def _named(sessions: list[Session]) -> float:
-    lost = [
-        m
+def _measure_named_share(sessions: list[Session]) -> float:
+    misses = [
+        miss
         for s in sessions
-        for m in find_cache_misses(s)
-        if m is not None and m.kind != "cold_start"
+        for miss in find_cache_misses(s)
+        if miss is not None and miss.kind != "cold_start"
     ]
-    return sum(m.missed_tokens for m in lost if m.kind != "unexplained") / max(
-        sum(m.missed_tokens for m in lost), 1
+    return sum(miss.missed_tokens for miss in misses if miss.kind != "unexplained") / max(
+        sum(miss.missed_tokens for miss in misses), 1
     )
 
 
-def _each(priced: Judged) -> str:
+def _format_session_table(priced: PredictedSessions) -> str:
     lines = [f"| {' | '.join(_COLUMNS)} |", "| --- " * len(_COLUMNS) + "|"]
-    for s, p in sorted(priced, key=lambda x: (x[0].format, x[0].id)):
-        usd = ck.score(s, loss=False)["input_usd"]
-        half = "-" if p.second_half_error is None else f"{p.second_half_error:+.1%}"
+    for session, prediction in sorted(priced, key=lambda x: (x[0].format, x[0].id)):
+        usd = ck.score(session, loss=False)["input_usd"]
+        second_half = (
+            "-" if prediction.second_half_error is None else f"{prediction.second_half_error:+.1%}"
+        )
         lines.append(
-            f"| {s.id[:24]} | {s.format} | {len(p.reads)} | ${usd:,.2f} | {p.error:+.1%} "
-            f"| {_interval(p)} | {half} | {p.read_split_error:.1%} "
-            f"| {p.lifetime_error:+.1%} | {_named([s]):.0%} |"
+            f"| {session.id[:24]} | {session.format} | {len(prediction.reads)} | ${usd:,.2f} "
+            f"| {prediction.error:+.1%} | {_format_interval(prediction)} | {second_half} "
+            f"| {prediction.read_split_error:.1%} | {prediction.lifetime_error:+.1%} "
+            f"| {_measure_named_share([session]):.0%} |"
         )
     return "\n".join(lines) + "\n"
 
 
-def _interval(prediction: InputCostPredictionErrors) -> str:
+def _format_interval(prediction: InputCostPredictionErrors) -> str:
     low, high = prediction.low, prediction.high
     return "none" if low is None or high is None else f"{low:+.0%} to {high:+.0%}"
 
 
-def _unpriced(judged: Judged) -> str:
-    rest = [(s, p) for s, p in judged if p.error is None]
-    told = ", ".join(f"{s.id[:24]} ({p.read_split_error:.1%})" for s, p in rest)
+def _format_unpriced(predicted: PredictedSessions) -> str:
+    unpriced = [
+        (session, prediction) for session, prediction in predicted if prediction.error is None
+    ]
+    listed = ", ".join(
+        f"{session.id[:24]} ({prediction.read_split_error:.1%})" for session, prediction in unpriced
+    )
     return (
-        f"For sessions without a price, only the split error can be computed: {told}.\n"
-        if rest
+        f"For sessions without a price, only the split error can be computed: {listed}.\n"
+        if unpriced
         else ""
     )
 
 
-def _causes(sessions: list[Session]) -> str:
-    found: dict[str, list[int]] = defaultdict(list)
-    for s in sessions:
-        for m in find_cache_misses(s):
-            if m is not None and m.kind != "cold_start":
-                found[m.kind].append(m.missed_tokens)
-    every = sum(map(sum, found.values())) or 1
-    words = {r.name: r.words for r in MISS_RULES} | {"unexplained": "no rule holds"}
+def _format_cause_table(sessions: list[Session]) -> str:
+    tokens_by_cause: dict[str, list[int]] = defaultdict(list)
+    for session in sessions:
+        for miss in find_cache_misses(session):
+            if miss is not None and miss.kind != "cold_start":
+                tokens_by_cause[miss.kind].append(miss.missed_tokens)
+    all_tokens = sum(map(sum, tokens_by_cause.values())) or 1
+    descriptions = {rule.name: rule.words for rule in MISS_RULES} | {"unexplained": "no rule holds"}
     rows = [
-        f"| `{name}` | {words[name]} | {len(lost)} | {sum(lost):,} | {sum(lost) / every:.1%} |"
-        for name, lost in sorted(found.items(), key=lambda x: -sum(x[1]))
+        f"| `{name}` | {descriptions[name]} | {len(missed_tokens)} | {sum(missed_tokens):,} "
+        f"| {sum(missed_tokens) / all_tokens:.1%} |"
+        for name, missed_tokens in sorted(tokens_by_cause.items(), key=lambda x: -sum(x[1]))
     ]
     head = "| cause | what the log shows | misses | missed tokens | share |"
     return "\n".join([head, "| --- | --- | --- | --- | --- |", *rows]) + "\n"
 
 
-def _row(words: str, most: float | None, value: float | None) -> str:
+def _format_row_at_most(label: str, limit: float | None, value: float | None) -> str:
     if value is None:
-        return f"| {words} | | no such session | |"
-    goal = "" if most is None else f"at most {most:.0%}"
-    return f"| {words} | {goal} | {value:.1%} | {'' if most is None else _ok(value <= most)} |"
+        return f"| {label} | | no such session | |"
+    if limit is None:
+        return f"| {label} |  | {value:.1%} |  |"
+    return f"| {label} | at most {limit:.0%} | {value:.1%} | {_format_verdict(value <= limit)} |"
 
 
-def _least(words: str, least: float, value: float) -> str:
-    return f"| {words} | at least {least:.0%} | {value:.1%} | {_ok(value >= least)} |"
+def _format_row_at_least(label: str, limit: float, value: float) -> str:
+    return f"| {label} | at least {limit:.0%} | {value:.1%} | {_format_verdict(value >= limit)} |"
 
 
-def _ok(holds: bool) -> str:
-    return "reached" if holds else "**missed**"
+def _format_verdict(is_met: bool) -> str:
+    return "reached" if is_met else "**missed**"

@@ -1,4 +1,4 @@
-"""Part of docs/trust.md on the calibration of the 80 % interval, with a nested choice of constants.
+"""Section of docs/trust.md on the calibration of the 80 % interval, with a nested choice.
 
 The constants of the calibration were chosen with all logs of the table. To judge a developer by
 constants that do not depend on their logs, the constants are chosen again for each developer from
@@ -19,8 +19,8 @@ from trust_developers import (
     format_coverage,
     format_width,
     group_by_owner,
-    judge,
-    select_long,
+    judge_sessions,
+    select_long_sessions,
 )
 
 from ctxkit.engine.cache_model import (
@@ -52,7 +52,7 @@ if TYPE_CHECKING:
 # How the constants are chosen without a developer.
 #
 # `CANDIDATES` are all combinations of `_CHOICES`. For each pair of developers d and e the stretch
-# is calibrated without the logs of either and held against the sessions of e. The combination with
+# is calibrated without the logs of either and compared with the sessions of e. The combination with
 # the smallest interval score over all e, each developer counting alike, is the one by which the
 # sessions of d are judged; their stretch is calibrated without d, as ever.
 #
@@ -86,37 +86,38 @@ CANDIDATES = tuple(Constants(*values) for values in product(*_CHOICES))
 def judge_with_chosen_constants(
     rows: Sequence[SessionMissCounts], evidence: Evidence
 ) -> list[JudgedRow]:
-    """Return the judged sessions of kinds that enough others taught, with intervals by constants
-    that the logs of other developers chose.
+    """Return the judged sessions, with intervals by constants chosen on logs of other developers.
+
+    Only sessions of kinds with enough other developers are among them.
     """
-    return NestedChoice(rows, evidence).judge()
+    return NestedChoice(rows, evidence).judge_sessions()
 
 
 class NestedChoice:
     """The choice of constants without each developer in turn.
 
     Args:
-        rows: the table of what sessions taught.
+        rows: the training table, one row per session.
         evidence: what is known of a developer.
     """
 
     def __init__(self, rows: Sequence[SessionMissCounts], evidence: Evidence) -> None:
         self.evidence: Evidence = evidence
         self.rows = [row for row in rows if row.past and row.past.teachers]
-        self.judged = [j for j in judge(rows, evidence) if j.teachers >= MIN_DEVELOPERS]
+        self.judged = [j for j in judge_sessions(rows, evidence) if j.teachers >= MIN_DEVELOPERS]
         self.groups = group_by_owner(self.judged)
         self._calibrated: dict[tuple[str, ...], NDArray[Any]] = {}
 
-    def judge(self) -> list[JudgedRow]:
+    def judge_sessions(self) -> list[JudgedRow]:
         """Return the judged sessions, each by the constants chosen without its developer."""
         return [
             self._replace_interval(judged, CANDIDATES.index(constants))
-            for group, constants in zip(self.groups, self.chosen, strict=True)
+            for group, constants in zip(self.groups, self.chosen_constants, strict=True)
             for judged in group
         ]
 
     @cached_property
-    def chosen(self) -> list[Constants]:
+    def chosen_constants(self) -> list[Constants]:
         """The constants chosen without each developer, in the order of `groups`."""
         owners = [group[0].row.owner for group in self.groups]
         return [CANDIDATES[int(np.argmin(self.measure_scores(owner)))] for owner in owners]
@@ -131,11 +132,15 @@ class NestedChoice:
         for group in self.groups:
             owner = group[0].row.owner
             excluded = {owner} if left_out is None else {owner, left_out}
-            known = [] if owner == left_out else [self._find_ends(j, excluded) for j in group]
-            if known := [ends for ends in known if ends is not None]:
-                scores.append(np.mean([_score(*ends) for ends in known], axis=0))
-        mean: NDArray[Any] = np.mean(scores, axis=0)
-        return mean
+            ends_of_sessions = (
+                [] if owner == left_out else [self._find_ends(j, excluded) for j in group]
+            )
+            if ends_of_sessions := [ends for ends in ends_of_sessions if ends is not None]:
+                scores.append(
+                    np.mean([_compute_interval_score(*ends) for ends in ends_of_sessions], axis=0)
+                )
+        mean_scores: NDArray[Any] = np.mean(scores, axis=0)
+        return mean_scores
 
     def _find_ends(
         self, judged: JudgedRow, excluded: set[str]
@@ -169,11 +174,11 @@ class NestedChoice:
             )
         return np.array([coverages[c[:2]].choose_stretch(*c[2:]) for c in CANDIDATES])
 
-    def _replace_interval(self, judged: JudgedRow, at: int) -> JudgedRow:
+    def _replace_interval(self, judged: JudgedRow, index: int) -> JudgedRow:
         ends = self._find_ends(judged, {judged.row.owner})
         if ends is None:
             return judged._replace(low=None, high=None)
-        low, high = (float(np.expm1(values[at])) for values in ends)
+        low, high = (float(np.expm1(values[index])) for values in ends)
         return judged._replace(low=low, high=high)
 
 
@@ -183,7 +188,7 @@ def _split_errors(
     """Return the error of each session and the half widths of its draws, without `MODEL_ERROR`."""
     bills = [row.past.get_bill(evidence) for row in rows if row.past]
     error, below, above = np.array([tuple(bill) for bill in map(_get_values, bills)]).T
-    below, above = (np.sqrt(np.maximum(w**2 - MODEL_ERROR**2, 0.0)) for w in (below, above))
+    below, above = (np.sqrt(np.maximum(width**2 - MODEL_ERROR**2, 0.0)) for width in (below, above))
     return error, below, above
 
 
@@ -191,7 +196,7 @@ def _get_values(bill: Any) -> tuple[float, float, float]:
     return bill.error, bill.below, bill.above
 
 
-def _score(low: NDArray[Any], high: NDArray[Any]) -> NDArray[Any]:
+def _compute_interval_score(low: NDArray[Any], high: NDArray[Any]) -> NDArray[Any]:
     outside = np.maximum(low, 0.0) + np.maximum(-high, 0.0)
     score: NDArray[Any] = high - low + 2 / (1 - COVERAGE) * outside
     return score
@@ -205,7 +210,7 @@ this step and of the miss rates, and how each was chosen:
 
 | constant | value | meaning | how it was chosen |
 | --- | --- | --- | --- |"""
-NESTED = f"""
+NESTED_CHOICE = f"""
 "By the score" means: of {len(CANDIDATES)} combinations, this one has the smallest interval score
 (width plus ten times the distance of a record outside), or is at most 1 % above it, on the logs
 of all developers. The tables above therefore test constants on the data that chose them. In the
@@ -215,38 +220,38 @@ combinations were listed after seeing the logs, and the predictions for the othe
 the developer in question. A figure from fewer than {ESTABLISHED} developers is **not
 established**: it is shown, but supports no claim.
 """
-_EARLIER = "from an earlier study of other logs"
-_GOAL = "set by the goals, not tuned"
-_SIGHT = "by the score"
+_BY_EARLIER_STUDY = "from an earlier study of other logs"
+_BY_GOAL = "set by the goals, not tuned"
+_BY_SCORE = "by the score"
 CONSTANTS: tuple[tuple[ModuleType, str, str, str], ...] = (
-    (interval_calibration, "COVERAGE", "target coverage of an interval", _GOAL),
+    (interval_calibration, "COVERAGE", "target coverage of an interval", _BY_GOAL),
     (
         interval_calibration,
         "MIN_DEVELOPERS",
         "developers needed as training data for a kind of session",
-        _GOAL,
+        _BY_GOAL,
     ),
-    (interval_calibration, "LONG_CALLS", "calls of a long session", _GOAL),
-    (interval_calibration, "MIN_STRETCH", "smallest stretch of one side", _SIGHT),
+    (interval_calibration, "LONG_CALLS", "calls of a long session", _BY_GOAL),
+    (interval_calibration, "MIN_STRETCH", "smallest stretch of one side", _BY_SCORE),
     (
         interval_calibration,
         "DEVELOPER_SHARE",
         "weight of the mean over developers in the coverage; the rest is the mean over sessions",
-        _SIGHT,
+        _BY_SCORE,
     ),
     (
         interval_calibration,
         "DEFAULT_START",
         "use the share after the last one that covers too little",
-        _SIGHT,
+        _BY_SCORE,
     ),
     (
         input_cost_prediction,
         "_LOW_PERCENTILE",
         "percentile of the draws at the lower end of the raw interval",
-        _GOAL,
+        _BY_GOAL,
     ),
-    (input_cost_prediction, "_HIGH_PERCENTILE", "the same at the upper end", _GOAL),
+    (input_cost_prediction, "_HIGH_PERCENTILE", "the same at the upper end", _BY_GOAL),
     (
         input_cost_prediction,
         "_MIN_RECORDS",
@@ -258,35 +263,40 @@ CONSTANTS: tuple[tuple[ModuleType, str, str, str], ...] = (
         input_cost_prediction,
         "MODEL_ERROR",
         "error of the model itself, in logarithms, added to that of the draws",
-        f"{_SIGHT}; about the median error",
+        f"{_BY_SCORE}; about the median error",
     ),
     (miss_rate_estimator, "N_DRAWS", "draws of a prediction", "resolution"),
     (
         miss_rate_estimator,
         "_MAX_CALLS",
         "maximum weight of one developer in a class, in calls",
-        _EARLIER,
+        _BY_EARLIER_STUDY,
     ),
-    (miss_rate_estimator, "_PRIOR_CALLS", "weight of a wider group, in calls", _EARLIER),
-    (miss_rate_estimator, "_PRIOR_CALLS_WITH_CAUSE", "the same, for misses with a cause", _EARLIER),
+    (miss_rate_estimator, "_PRIOR_CALLS", "weight of a wider group, in calls", _BY_EARLIER_STUDY),
+    (
+        miss_rate_estimator,
+        "_PRIOR_CALLS_WITH_CAUSE",
+        "the same, for misses with a cause",
+        _BY_EARLIER_STUDY,
+    ),
     (
         miss_rate_estimator,
         "_PRIOR_CALLS_OWN_HALF",
         "the same, relative to a session's own first half",
-        _EARLIER,
+        _BY_EARLIER_STUDY,
     ),
     (
         miss_rate_estimator,
         "_PRIOR_MISSES",
         "weight of a wider group's read share, in misses",
-        _EARLIER,
+        _BY_EARLIER_STUDY,
     ),
-    (miss_rate_estimator, "_SPREAD", "weight of a session's own rate, in calls", _EARLIER),
+    (miss_rate_estimator, "_SPREAD", "weight of a session's own rate, in calls", _BY_EARLIER_STUDY),
     (
         miss_rate_estimator,
         "_MIN_DONORS",
         "reads that a group needs to provide those of a miss",
-        _EARLIER,
+        _BY_EARLIER_STUDY,
     ),
     (miss_rate_estimator, "_DEFAULT_RATE", "miss rate of a class without training data", "assumed"),
     (miss_rate_estimator, "_DEFAULT_RATE_WITH_CAUSE", "the same with a cause", "assumed"),
@@ -307,42 +317,42 @@ CONSTANTS: tuple[tuple[ModuleType, str, str, str], ...] = (
 """Module, name, meaning and origin of each constant that a predicted interval depends on."""
 
 
-def _list_constants() -> str:
+def _format_constants() -> str:
     return "\n".join(
         f"| `{name}` | {str(getattr(module, name)).replace('_', ' ')} | {meaning} | {origin} |"
         for module, name, meaning, origin in CONSTANTS
     )
 
 
-def page(rows: Sequence[SessionMissCounts]) -> str:
-    """Return the part: each constant, how it was chosen, and intervals without such choices."""
+def format_section(rows: Sequence[SessionMissCounts]) -> str:
+    """Return the section in Markdown: the constants, and intervals without their choice."""
     choices = {mode: NestedChoice(rows, mode) for mode in MODES}
     lines = [
         HEAD,
-        _list_constants(),
-        NESTED,
+        _format_constants(),
+        NESTED_CHOICE,
         "| evidence | sessions | coverage | mean coverage | interval width |",
     ]
     lines.append("| --- " * 5 + "|")
-    for mode, words in MODES.items():
-        judged = choices[mode].judge()
-        lines.append(_line(f"{words}: 8 calls or more", judged))
-        lines.append(_line(f"{words}: {LONG_CALLS} or more", select_long(judged)))
+    for mode, label in MODES.items():
+        judged = choices[mode].judge_sessions()
+        lines.append(_format_line(f"{label}: 8 calls or more", judged))
+        lines.append(_format_line(f"{label}: {LONG_CALLS} or more", select_long_sessions(judged)))
     return "\n".join([*lines, "", _describe_choices([*choices.values()])])
 
 
-def _line(words: str, judged: Sequence[JudgedRow]) -> str:
-    held = f"{format_coverage([judged])} | {format_coverage(group_by_owner(judged))}"
-    return f"| {words} | {len(judged)} | {held} | {format_width(judged)} |"
+def _format_line(label: str, judged: Sequence[JudgedRow]) -> str:
+    coverage = f"{format_coverage([judged])} | {format_coverage(group_by_owner(judged))}"
+    return f"| {label} | {len(judged)} | {coverage} | {format_width(judged)} |"
 
 
 def _describe_choices(choices: Sequence[NestedChoice]) -> str:
     scores = [choice.measure_scores() for choice in choices]
-    relative = np.mean([score / score.min() for score in scores], axis=0)
-    shipped = relative[CANDIDATES.index(SHIPPED)] / relative.min() - 1
-    chosen_n = [len(set(choice.chosen)) for choice in choices]
+    relative_scores = np.mean([score / score.min() for score in scores], axis=0)
+    shipped_excess = relative_scores[CANDIDATES.index(SHIPPED)] / relative_scores.min() - 1
+    chosen_n = [len(set(choice.chosen_constants)) for choice in choices]
     return (
-        f"The shipped combination scores {shipped:.1%} above the best one, in the mean over the "
-        f"three kinds of evidence. Leaving out one developer at a time chooses {min(chosen_n)} to "
-        f"{max(chosen_n)} different combinations: several are about equally good.\n"
+        f"The shipped combination scores {shipped_excess:.1%} above the best one, in the mean over "
+        f"the three kinds of evidence. Leaving out one developer at a time chooses {min(chosen_n)} "
+        f"to {max(chosen_n)} different combinations: several are about equally good.\n"
     )

@@ -1,4 +1,4 @@
-"""Part of docs/trust.md on the miss rates of the classes of calls, by developer."""
+"""Section of docs/trust.md on the miss rates of the classes of calls, by developer."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from ctxkit.engine.cache_model.training_counts import load_training_counts
 if TYPE_CHECKING:
     from ctxkit.engine.cache_model.training_counts import CallClassCounts
 
-FEW = 20
-"""A class of fewer calls of a tool is left out."""
-RATES = """### Miss rates behind a prediction
+MIN_CALLS = 20
+"""Classes with fewer calls of a tool are left out."""
+HEAD = """### Miss rates behind a prediction
 
 Miss rates of the classes of {few} calls or more, in {n} sessions. A class in which only a few of
 many developers have misses widens the interval. A first call counts as a miss if it reads
@@ -24,22 +24,25 @@ nothing; the number after its slash is the time since the developer's last log (
 """
 
 
-def page() -> str:
-    """Return the part."""
+def format_section() -> str:
+    """Return the section in Markdown."""
     rows = load_training_counts()
-    found: dict[tuple[str, str], dict[str, list[CallClassCounts]]] = defaultdict(
+    counts_by_class: dict[tuple[str, str], dict[str, list[CallClassCounts]]] = defaultdict(
         lambda: defaultdict(list)
     )
     for row in rows:
-        for name, count in row.counts.items():
-            found[row.tool, name][row.owner].append(count)
+        for class_name, count in row.counts.items():
+            counts_by_class[row.tool, class_name][row.owner].append(count)
     lines = []
-    for (tool, name), owners in found.items():
-        calls = sum(c.calls for counts in owners.values() for c in counts)
-        misses = sum(c.misses for counts in owners.values() for c in counts)
-        missed = sum(any(c.misses for c in counts) for counts in owners.values())
-        if calls >= FEW:
+    for (tool, class_name), owners in counts_by_class.items():
+        calls = sum(count.calls for counts in owners.values() for count in counts)
+        misses = sum(count.misses for counts in owners.values() for count in counts)
+        owners_with_misses_n = sum(
+            any(count.misses for count in counts) for counts in owners.values()
+        )
+        if calls >= MIN_CALLS:
             rate = f"{misses:,} ({misses / calls:.1%})"
-            text = f"| {tool} | {name} | {calls:,} | {rate} | {len(owners)} | {missed} |\n"
+            developers = f"{len(owners)} | {owners_with_misses_n}"
+            text = f"| {tool} | {class_name} | {calls:,} | {rate} | {developers} |\n"
             lines.append((tool, -calls, text))
-    return RATES.format(few=FEW, n=len(rows)) + "".join(text for *_, text in sorted(lines))
+    return HEAD.format(few=MIN_CALLS, n=len(rows)) + "".join(text for *_, text in sorted(lines))

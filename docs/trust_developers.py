@@ -1,4 +1,4 @@
-"""Part of docs/trust.md on predictions for developers whose logs were not in the training data."""
+"""Section of docs/trust.md on predictions for developers without logs in the training data."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ if TYPE_CHECKING:
     from ctxkit.engine.cache_model.training_counts import Evidence, SessionMissCounts
 
 ESTABLISHED = 10
-"""Developers from which a figure counts as established."""
-DRAWS = 400
+"""Number of developers from which a figure counts as established."""
+BOOTSTRAP_SAMPLES = 400
 MODES: dict[Evidence, str] = {
     "folder": "a folder of logs, for the time of the last one",
     "alone": "the log alone",
     "known": "the developer's other logs as training data",
 }
-SOURCES = {
+REPOSITORY_LICENCES = {
     "EntityProcess/agentv": "MIT",
     "MandavkarPranjal/prsui": "MIT",
     "Monotoba/OpenPrintKit": "MIT",
@@ -54,7 +54,7 @@ SOURCES = {
     "preloopdev/preloop": "MIT",
     "teslamint/entirecontext": "MIT",
 }
-"""Public repositories whose logs teach, beside those of CTXKIT_SESSIONS, with their licences."""
+"""Licences of the public repositories whose logs are training data, with CTXKIT_SESSIONS."""
 
 
 class JudgedRow(NamedTuple):
@@ -63,33 +63,33 @@ class JudgedRow(NamedTuple):
     row: SessionMissCounts
     teachers: int
     error: float
-    """Size of predicted / recorded - 1."""
+    """Absolute value of predicted / recorded - 1."""
     lifetime: float
-    """The same of the cache's lifetime alone."""
+    """The error of a prediction by the cache's lifetime alone."""
     low: float | None
     """Lower end of the interval, as predicted / recorded - 1; None: there is none."""
     high: float | None
 
     @property
-    def is_held(self) -> bool:
-        """True where the interval holds the record."""
+    def is_covered(self) -> bool:
+        """True where the interval contains the record."""
         return self.low is not None and self.high is not None and self.low <= 0 <= self.high
 
 
-def judge(rows: Sequence[SessionMissCounts], evidence: Evidence) -> list[JudgedRow]:
-    """Return the judged sessions; errors and stretches of their developers are left out."""
+def judge_sessions(rows: Sequence[SessionMissCounts], evidence: Evidence) -> list[JudgedRow]:
+    """Return the judged sessions, without errors and stretches of their own developers."""
     judged = []
     for row in rows:
         past = row.past
         if past is None:
             continue
         bill = past.get_bill(evidence)
-        own = (
+        own_sessions = (
             [r for r in rows if r.owner == row.owner and r is not row]
             if evidence == "known"
             else []
         )
-        rates = MissRateEstimator([r for r in rows if r.owner != row.owner], row, own=own)
+        rates = MissRateEstimator([r for r in rows if r.owner != row.owner], row, own=own_sessions)
         stretch = compute_interval_stretch(rates, row.calls, evidence) if past.teachers else None
         low = high = None
         if stretch is not None:
@@ -104,44 +104,51 @@ def judge(rows: Sequence[SessionMissCounts], evidence: Evidence) -> list[JudgedR
     return judged
 
 
-def describe_table(rows: Sequence[SessionMissCounts]) -> str:
-    """Return who taught, and where their logs were published."""
+def describe_training_table(rows: Sequence[SessionMissCounts]) -> str:
+    """Return the paragraph on the developers and repositories of the training data."""
     tools = Counter(row.tool for row in rows)
-    counted = ", ".join(f"{n} of {tool}" for tool, n in sorted(tools.items()))
+    tool_counts = ", ".join(f"{n} of {tool}" for tool, n in sorted(tools.items()))
     owners = len({row.owner for row in rows})
-    names = ", ".join(f"{name} ({licence})" for name, licence in SOURCES.items())
+    names = ", ".join(f"{name} ({licence})" for name, licence in REPOSITORY_LICENCES.items())
     return (
         f"The training data are {len(rows)} recorded sessions and subagents of {owners} developers "
-        f"({counted}). A developer is the user name in the paths of a log, or else its repository. "
-        "The table stores developers as numbers, with counts, rates and sizes only. A prediction "
-        "uses sizes, times, models, events and the lifetime of cache writes, but no cache reads. "
-        "Sessions of 8 calls or more whose models have a price are predicted, each from the logs "
-        f"of **other developers**. The logs are public: those of CTXKIT_SESSIONS and of {names}.\n"
+        f"({tool_counts}). A developer is the user name in the paths of a log, or else its "
+        "repository. The table stores developers as numbers, with counts, rates and sizes only. "
+        "A prediction uses sizes, times, models, events and the lifetime of cache writes, but no "
+        "cache reads. Sessions of 8 calls or more whose models have a price are predicted, each "
+        "from the logs of **other developers**. The logs are public: those of CTXKIT_SESSIONS and "
+        f"of {names}.\n"
     )
 
 
-def page(rows: Sequence[SessionMissCounts]) -> str:
-    """Return the part: goals, then each group and each developer."""
-    judged: dict[Evidence, list[JudgedRow]] = {mode: judge(rows, mode) for mode in MODES}
-    near = {mode: [j for j in js if j.teachers >= MIN_DEVELOPERS] for mode, js in judged.items()}
+def format_section(rows: Sequence[SessionMissCounts]) -> str:
+    """Return the section in Markdown: kinds of evidence and session, then each developer."""
+    judged: dict[Evidence, list[JudgedRow]] = {mode: judge_sessions(rows, mode) for mode in MODES}
+    taught = {
+        mode: [j for j in sessions_of_mode if j.teachers >= MIN_DEVELOPERS]
+        for mode, sessions_of_mode in judged.items()
+    }
     lines = ["### Developers never seen\n"]
     lines += [f"Kinds of session with {MIN_DEVELOPERS} or more other developers:\n"]
-    lines += _head("evidence")
-    for mode, words in MODES.items():
-        lines += [_line(f"{words}: 8 calls or more", near[mode])]
-        lines += [_line(f"{words}: {LONG_CALLS} or more", select_long(near[mode]))]
+    lines += _format_head("evidence")
+    for mode, label in MODES.items():
+        lines += [_format_line(f"{label}: 8 calls or more", taught[mode])]
+        lines += [
+            _format_line(f"{label}: {LONG_CALLS} or more", select_long_sessions(taught[mode]))
+        ]
     folder = judged["folder"]
-    lines += ["\nBy kind of session, with the time of the last log:\n", *_head("kind")]
-    for words, of_kind in KINDS.items():
-        lines.append(_line(words, [j for j in folder if of_kind(j)]))
+    lines += ["\nBy kind of session, with the time of the last log:\n", *_format_head("kind")]
+    for label, is_kind in KINDS.items():
+        lines.append(_format_line(label, [j for j in folder if is_kind(j)]))
     lines += ["", _describe_untaught(folder), "Each developer of 10 sessions or more:\n"]
     lines += ["| developer | sessions | median error | 90th percentile | coverage |"]
     lines += ["| --- | --- | --- | --- | --- |"]
-    sessions = Counter(j.row.owner for j in folder)
-    for owner, n in sorted(sessions.items(), key=lambda item: -item[1]):
-        own = [j for j in folder if j.row.owner == owner]
-        if n >= ESTABLISHED:
-            lines.append(f"| {owner} | {n} | {_errors(own, ' | ')} | {format_coverage([own])} |")
+    session_counts = Counter(j.row.owner for j in folder)
+    for owner, sessions_n in sorted(session_counts.items(), key=lambda item: -item[1]):
+        own_sessions = [j for j in folder if j.row.owner == owner]
+        if sessions_n >= ESTABLISHED:
+            errors, coverage = _format_errors(own_sessions, " | "), format_coverage([own_sessions])
+            lines.append(f"| {owner} | {sessions_n} | {errors} | {coverage} |")
     return "\n".join(lines) + "\n"
 
 
@@ -154,15 +161,15 @@ KINDS: dict[str, Callable[[JudgedRow], bool]] = {
 }
 
 
-def summarise(rows: Sequence[SessionMissCounts], nested: Sequence[JudgedRow]) -> str:
-    """Return in ten lines what a reader may believe of the predicted bills.
+def format_summary(rows: Sequence[SessionMissCounts], nested: Sequence[JudgedRow]) -> str:
+    """Return in ten points which claims about predicted bills are established.
 
     Args:
-        rows: the table of what sessions taught.
+        rows: the training table, one row per session.
         nested: sessions judged from the log alone, with intervals by constants that the logs of
             other developers chose.
     """
-    judged: dict[Evidence, list[JudgedRow]] = {mode: judge(rows, mode) for mode in MODES}
+    judged: dict[Evidence, list[JudgedRow]] = {mode: judge_sessions(rows, mode) for mode in MODES}
     alone, folder, known = (
         [j for j in judged[mode] if j.teachers >= MIN_DEVELOPERS]
         for mode in ("alone", "folder", "known")
@@ -171,21 +178,21 @@ def summarise(rows: Sequence[SessionMissCounts], nested: Sequence[JudgedRow]) ->
     return SUMMARY.format(
         near=MIN_DEVELOPERS,
         long=LONG_CALLS,
-        alone=_errors(alone),
-        folder=_errors(folder),
-        known=_errors(known),
-        lifetime=_errors(folder, attribute="lifetime"),
-        long_alone=_errors(select_long(alone)),
-        long_folder=_errors(select_long(folder)),
-        long_known=_errors(select_long(known)),
+        alone=_format_errors(alone),
+        folder=_format_errors(folder),
+        known=_format_errors(known),
+        lifetime=_format_errors(folder, attribute="lifetime"),
+        long_alone=_format_errors(select_long_sessions(alone)),
+        long_folder=_format_errors(select_long_sessions(folder)),
+        long_known=_format_errors(select_long_sessions(known)),
         tools=", ".join(sorted({j.row.tool for j in folder})),
-        owners=_owners(folder),
+        owners=_count_owners(folder),
         held=format_coverage([nested]),
         held_mean=format_coverage(group_by_owner(nested)),
         width=format_width(nested),
-        codex=_errors(codex),
-        codex_note=_note(codex) or "established",
-        codex_better=f"{_share_better(codex):.0%}",
+        codex=_format_errors(codex),
+        codex_note=_format_note(codex) or "established",
+        codex_better=f"{_measure_share_better(codex):.0%}",
     )
 
 
@@ -222,59 +229,68 @@ def _describe_untaught(judged: Sequence[JudgedRow]) -> str:
     )
 
 
-def _head(first: str) -> list[str]:
+def _format_head(first_column: str) -> list[str]:
     names = (
-        *(first, "sessions", "developers", "median error", "90th percentile", "lifetime alone"),
+        *(
+            first_column,
+            "sessions",
+            "developers",
+            "median error",
+            "90th percentile",
+            "lifetime alone",
+        ),
         *("better than lifetime", "coverage", "mean coverage", "interval width", "note"),
     )
     return [f"| {' | '.join(names)} |", "| --- " * len(names) + "|"]
 
 
-def _line(words: str, judged: Sequence[JudgedRow]) -> str:
+def _format_line(label: str, judged: Sequence[JudgedRow]) -> str:
     if not judged:
-        return f"| {words} | 0 |" + " |" * 9
+        return f"| {label} | 0 |" + " |" * 9
     cells = (
-        *(words, str(len(judged)), str(_owners(judged)), _errors(judged, " | ")),
-        *(_errors(judged, attribute="lifetime"), f"{_share_better(judged):.0%}"),
+        *(label, str(len(judged)), str(_count_owners(judged)), _format_errors(judged, " | ")),
+        *(_format_errors(judged, attribute="lifetime"), f"{_measure_share_better(judged):.0%}"),
         *(
             format_coverage([judged]),
             format_coverage(group_by_owner(judged)),
             format_width(judged),
-            _note(judged),
+            _format_note(judged),
         ),
     )
     return f"| {' | '.join(cells)} |"
 
 
-def _note(judged: Sequence[JudgedRow]) -> str:
-    owners = _owners(judged)
+def _format_note(judged: Sequence[JudgedRow]) -> str:
+    owners = _count_owners(judged)
     return "" if owners >= ESTABLISHED else f"**not established**: {owners} developers"
 
 
-def _errors(judged: Iterable[JudgedRow], between: str = ", ", attribute: str = "error") -> str:
+def _format_errors(
+    judged: Iterable[JudgedRow], separator: str = ", ", attribute: str = "error"
+) -> str:
     values = [getattr(j, attribute) for j in judged]
     if not values:
-        return f"-{between}-"
-    return f"{median(values):.1%}{between}{float(np.percentile(values, 90)):.1%}"
+        return f"-{separator}-"
+    return f"{median(values):.1%}{separator}{float(np.percentile(values, 90)):.1%}"
 
 
-def _share_better(judged: Sequence[JudgedRow]) -> float:
-    """Return in how many draws of developers both errors are below those of the lifetime alone."""
+def _measure_share_better(judged: Sequence[JudgedRow]) -> float:
+    """Return the share of bootstrap samples with both errors below those of the lifetime alone."""
     groups = group_by_owner(judged)
     rng = np.random.default_rng(0)
-    better = 0
-    for _ in range(DRAWS):
-        drawn = [j for at in rng.integers(len(groups), size=len(groups)) for j in groups[at]]
-        ours, theirs = [j.error for j in drawn], [j.lifetime for j in drawn]
+    better_n = 0
+    for _ in range(BOOTSTRAP_SAMPLES):
+        sample = [j for index in rng.integers(len(groups), size=len(groups)) for j in groups[index]]
+        ours, theirs = [j.error for j in sample], [j.lifetime for j in sample]
         quantiles = np.percentile(ours, [50, 90]) < np.percentile(theirs, [50, 90])
-        better += bool(quantiles.all())
-    return better / DRAWS
+        better_n += bool(quantiles.all())
+    return better_n / BOOTSTRAP_SAMPLES
 
 
 def format_coverage(groups: Sequence[Sequence[JudgedRow]]) -> str:
-    """Return the share of intervals that hold the record, each group counting alike."""
-    known = [[j.is_held for j in group if j.low is not None] for group in groups]
-    shares = [fmean(group) for group in known if group]
+    """Return the share of intervals that contain the record, with equal weight of each group."""
+    covered_by_group = [[j.is_covered for j in group if j.low is not None] for group in groups]
+    shares = [fmean(group) for group in covered_by_group if group]
     return f"{fmean(shares):.0%}" if shares else "none"
 
 
@@ -290,10 +306,10 @@ def group_by_owner(judged: Sequence[JudgedRow]) -> list[list[JudgedRow]]:
     return [[j for j in judged if j.row.owner == owner] for owner in owners]
 
 
-def _owners(judged: Iterable[JudgedRow]) -> int:
+def _count_owners(judged: Iterable[JudgedRow]) -> int:
     return len({j.row.owner for j in judged})
 
 
-def select_long(judged: Iterable[JudgedRow]) -> list[JudgedRow]:
-    """Return those of `LONG_CALLS` calls or more."""
+def select_long_sessions(judged: Iterable[JudgedRow]) -> list[JudgedRow]:
+    """Return the sessions of `LONG_CALLS` calls or more."""
     return [j for j in judged if j.row.calls >= LONG_CALLS]

@@ -46,22 +46,22 @@ class PresetComparison(msgspec.Struct, frozen=True):
     rules: str
     call: int
     """Index of the first call after the recorded compaction."""
-    before: int | None
+    recorded_tokens: int | None
     """Tokens of the last prompt before the recorded compaction."""
-    due: int | None
+    preset_call: int | None
     """Index of the call before which the preset compacts first; None: never."""
-    at: int | None
+    preset_tokens: int | None
     """Tokens of the prompt at which the preset compacts."""
     cause: str
     """Likely reason why both are more than `NEAR_CALLS` apart; empty where they are not."""
     by_hand: bool = False
-    """True where the log, which does not mark it, shows that no trigger made it: the session sent
-    larger prompts to the same model, and they were not compacted."""
+    """True where the log shows, without a mark, that no trigger caused it: the session sent larger
+    prompts to the same model, which were not compacted."""
 
     @property
-    def near(self) -> bool:
+    def is_near(self) -> bool:
         """True where both are within `NEAR_CALLS` calls."""
-        return self.due is not None and abs(self.due - self.call) <= NEAR_CALLS
+        return self.preset_call is not None and abs(self.preset_call - self.call) <= NEAR_CALLS
 
 
 @accepts_session
@@ -90,18 +90,22 @@ def compare_with_preset(session: Session, rules: str | None = None) -> tuple[Pre
     name = rules or PRESET_BY_FORMAT.get(session.format)
     if name is None:
         return ()
-    preset_rules = preset(name, **_guess_settings(session)) if rules is None else preset(name)
+    preset_rules = preset(name, **_get_version_settings(session)) if rules is None else preset(name)
     comparisons, start = [], 0
-    for cut in group_edits(session):
-        call = next((c for c in session.calls if c.position > cut.position), None)
-        if call is not None and not any(e.trigger == "manual" for e in cut.edits):
-            comparisons.append(_compare_one(session, preset_rules, cut.number, call, start))
+    for group in group_edits(session):
+        call = next(
+            (candidate for candidate in session.calls if candidate.position > group.position), None
+        )
+        if call is not None and not any(edit.trigger == "manual" for edit in group.edits):
+            comparisons.append(
+                _compare_compaction(session, preset_rules, group.number, call, start)
+            )
         # the next comparison starts behind this compaction
-        start = cut.position + len(cut.edits)
+        start = group.position + len(group.edits)
     return tuple(comparisons)
 
 
-def _guess_settings(session: Session) -> dict[str, Any]:
+def _get_version_settings(session: Session) -> dict[str, Any]:
     """Return the settings in which the program version of a log differs from the preset."""
     version = (session.version or "").split(".")
     if session.format != "claude-code" or not all(n.isdecimal() for n in version):
@@ -118,7 +122,7 @@ def _guess_settings(session: Session) -> dict[str, Any]:
 # because it belongs to prompts that this session does not send. Call indices of the replay are
 # shifted by `offset` to those of the record. Replies in the view count as calls but are not live,
 # so compactions before `view_calls` are skipped.
-def _compare_one(
+def _compare_compaction(
     session: Session, rules: Rules, number: int, call: ModelCall, start: int
 ) -> PresetComparison:
     shortened, view_calls = _start_session_at(session, start)
@@ -126,21 +130,21 @@ def _compare_one(
     offset = (
         sum(c.position < start for c in session.calls) - view_calls
     )  # calls before `start` that the new session leaves out
-    first = next((c for c in run.compactions if c.call >= view_calls), None)
+    first_compaction = next((c for c in run.compactions if c.call >= view_calls), None)
     comparison = PresetComparison(
         session.id,
         number,
         rules.label,
         call.index,
-        _last_prompt(session, call),
-        None if first is None else first.call + offset,
-        None if first is None else first.before,
+        _get_last_prompt_tokens(session, call),
+        None if first_compaction is None else first_compaction.call + offset,
+        None if first_compaction is None else first_compaction.before,
         "",
     )
-    by_hand = _is_by_hand(session, call, comparison.before)
+    by_hand = _is_by_hand(session, call, comparison.recorded_tokens)
     cause = (
         ""
-        if comparison.near
+        if comparison.is_near
         else _BY_HAND_CAUSE
         if by_hand
         else _explain_distance(session, comparison, start)
@@ -157,65 +161,68 @@ def _start_session_at(session: Session, start: int) -> tuple[Session, int]:
     return shortened, sum(m.role == "assistant" for m in visible)
 
 
-def _last_prompt(session: Session, call: ModelCall) -> int | None:
+def _get_last_prompt_tokens(session: Session, call: ModelCall) -> int | None:
     usages = (
         c.message.usage for c in reversed(session.calls[: call.index]) if c.agent == call.agent
     )
     return next((u.prompt_tokens for u in usages if u is not None and u.prompt_tokens), None)
 
 
-def _is_by_hand(session: Session, call: ModelCall, size: int | None) -> bool:
+def _is_by_hand(session: Session, call: ModelCall, tokens: int | None) -> bool:
     """Return whether a compaction happened at a size that other prompts passed uncompacted."""
-    if size is None:
+    if tokens is None:
         return False
     compacted_calls = [
         next((c.index for c in session.calls if c.position > g.position), None)
         for g in group_edits(session)
     ]
     # prompts just before a compaction are large by necessity and prove nothing
-    near = {c - n for c in compacted_calls if c is not None for n in range(NEAR_CALLS + 1)}
+    near_calls = {c - n for c in compacted_calls if c is not None for n in range(NEAR_CALLS + 1)}
     model = session.calls[call.index - 1].message.model
-    larger = sum(
+    larger_n = sum(
         c.message.usage is not None
-        and (c.message.usage.prompt_tokens or 0) > size
+        and (c.message.usage.prompt_tokens or 0) > tokens
         and c.agent == call.agent
         and c.message.model == model
         for c in session.calls
-        if c.index not in near
+        if c.index not in near_calls
     )
-    return larger >= _MIN_LARGER_PROMPTS
+    return larger_n >= _MIN_LARGER_PROMPTS
 
 
 def _explain_distance(session: Session, comparison: PresetComparison, start: int) -> str:
     """Return the likely reason why both compactions are apart, as far as the log shows it."""
-    billed = sum(bool(c.message.usage and c.message.usage.prompt_tokens) for c in session.calls)
-    if billed < _MIN_BILLED_CALLS and (comparison.before or 0) < _SMALL_PROMPT_TOKENS:
-        return f"a log of {billed} billed calls with small prompts: shapes, not a conversation"
+    billed_n = sum(bool(c.message.usage and c.message.usage.prompt_tokens) for c in session.calls)
+    if billed_n < _MIN_BILLED_CALLS and (comparison.recorded_tokens or 0) < _SMALL_PROMPT_TOKENS:
+        return f"a log of {billed_n} billed calls with small prompts: shapes, not a conversation"
     # late: the preset would have compacted later than the record, or never
-    is_late = comparison.before is not None and (
-        comparison.due is None or comparison.due > comparison.call
+    is_late = comparison.recorded_tokens is not None and (
+        comparison.preset_call is None or comparison.preset_call > comparison.call
     )
     is_inside = session.format == "codex" and _is_inside_turn(session, comparison.call)
     old_reasoning = _count_reasoning_tokens(session, start, comparison.call)
     if (
         is_late
         and is_inside
-        and comparison.at
-        and comparison.at - (comparison.before or 0) <= _MAX_REASONING_RATIO * old_reasoning
+        and comparison.preset_tokens
+        and comparison.preset_tokens - (comparison.recorded_tokens or 0)
+        <= _MAX_REASONING_RATIO * old_reasoning
     ):
         return (
             "made inside a turn, so by the program itself: Codex adds what it takes old reasoning "
             f"to be, which the prompt does not hold ({old_reasoning:,} tokens by the log)"
         )
     if is_late and not is_inside:
-        fired = "never" if comparison.at is None else f"at {comparison.at:,}"
-        return (
-            f"made at {comparison.before or 0:,} tokens, where the preset's trigger holds {fired}: "
-            "by hand, which this format does not mark, or under other settings"
+        trigger_text = (
+            "never" if comparison.preset_tokens is None else f"at {comparison.preset_tokens:,}"
         )
-    if is_inside or comparison.due is None:
+        return (
+            f"made at {comparison.recorded_tokens or 0:,} tokens, where the preset's trigger holds"
+            f" {trigger_text}: by hand, which this format does not mark, or under other settings"
+        )
+    if is_inside or comparison.preset_call is None:
         return "the log does not show it"
-    if _get_turn(session, comparison.due) == _get_turn(session, comparison.call - 1):
+    if _get_turn(session, comparison.preset_call) == _get_turn(session, comparison.call - 1):
         return "the program waits for the end of the turn in which the preset fires"
     return "the log does not show it"
 

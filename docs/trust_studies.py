@@ -79,8 +79,8 @@ The items that the replay shows as needed but not visible correlate with the fil
 of the questions go far back."""
 
 
-def closed_rules() -> list[Any]:
-    """Return the rules that the closed loop is shown with: masks, summaries, a trim."""
+def list_closed_loop_rules() -> list[Any]:
+    """Return the rules of the closed loop: masks, summaries, a trim."""
     window = 16_000
     rules = [presets.swe_agent_mask(n=n).but(name=f"mask {n}") for n in (2, 5, 10, 20)]
     rules += [presets.pi(context_window=window, reserve_tokens=4_000, keep_recent_tokens=3_000)]
@@ -90,14 +90,14 @@ def closed_rules() -> list[Any]:
 
 def measure_closed_loops() -> str:
     """Return the table of `metrics.run_elongation`: closed-loop runs by family of policies."""
-    rules = [*closed_rules(), "clear:keep_last=3"]
-    seeing = closed_loop.loop(rules)
+    rules = [*list_closed_loop_rules(), "clear:keep_last=3"]
+    runs = closed_loop.loop(rules)
     record = closed_loop.run_scripted_agent("none")
     lines = ["# Calls of a scripted agent under rules, and without: `make trust`."]
     lines += ["kind;rules;calls_predicted;calls_real"]
-    for each, row in zip(rules, _to_records(seeing.reset_index()), strict=True):
+    for rules_of_run, row in zip(rules, _to_records(runs.reset_index()), strict=True):
         replayed = ck.replay(
-            record, resolve_rules(each).but(counter=ck.tokens.get_counter("chars/4"))
+            record, resolve_rules(rules_of_run).but(counter=ck.tokens.get_counter("chars/4"))
         )
         is_pruned = bool(replayed.details["replay"].get("pruning"))
         kind = classify_replayed_policy(score_session(replayed, loss=False), pruned=is_pruned)
@@ -106,23 +106,23 @@ def measure_closed_loops() -> str:
     return "\n".join(lines) + "\n"
 
 
-def render_page() -> str:
-    """Return the section as Markdown, from the committed tables and a new closed-loop run."""
+def format_chapter() -> str:
+    """Return the chapter in Markdown, from the committed tables and a new closed-loop run."""
     head = f"## How far a replay can be trusted\n\n{_fill_text(_HEAD)}"
-    first_sections = f"{head}\n{_render_bill()}\n{_render_behaviour()}\n{_render_factors()}"
-    return f"{first_sections}\n{_render_noise_floor()}\n{_render_closed_loop()}"
+    first_sections = f"{head}\n{_format_known_steps()}\n{_format_behaviour()}\n{_format_factors()}"
+    return f"{first_sections}\n{_format_noise_floor()}\n{_format_closed_loop()}"
 
 
-def _render_bill() -> str:
+def _format_known_steps() -> str:
     runs = table("masks")
     units: tuple[mask_and_visibility_accuracy.Unit, ...] = ("chars", "o200k")
     error_rows = [
         _to_records(
-            mask_and_visibility_accuracy.summarise_errors_by_window(runs, u).fillna(
+            mask_and_visibility_accuracy.summarise_errors_by_window(runs, unit).fillna(
                 {"window": mask_and_visibility_accuracy.NO_MASK}
             )
         )
-        for u in units
+        for unit in units
     ]
     shuffled = runs["sent"].sample(frac=1, random_state=1).to_numpy()
     noise = np.median(
@@ -133,41 +133,43 @@ def _render_bill() -> str:
         )
     )
     rows = [
-        (a["window"] or "none", *_format_errors(a), *_format_errors(b))
-        for a, b in zip(*error_rows, strict=True)
+        (by_chars["window"] or "none", *_format_errors(by_chars), *_format_errors(by_tokens))
+        for by_chars, by_tokens in zip(*error_rows, strict=True)
     ]
     head = ("kept", "characters: median", "90th percentile", "o200k: median", "90th percentile")
     text = _fill_text(_BILL, runs=len(runs), kept=mask_and_visibility_accuracy.RECORDED_WINDOW)
-    after = _fill_text(_BILL_NOISE, noise=noise)
-    return f"### The cost of known steps\n\n{text}\n{_format_table(head, rows)}\n{after}"
+    closing = _fill_text(_BILL_NOISE, noise=noise)
+    return f"### The cost of known steps\n\n{text}\n{_format_table(head, rows)}\n{closing}"
 
 
 def _format_errors(row: dict[str, Any]) -> tuple[str, str]:
-    ends = f"{row['median']:.1%} ({row['low']:.1%} to {row['high']:.1%})"
-    return ends, f"{row['nine_tenths']:.1%}"
+    median_and_interval = f"{row['median']:.1%} ({row['low']:.1%} to {row['high']:.1%})"
+    return median_and_interval, f"{row['nine_tenths']:.1%}"
 
 
-def _render_behaviour() -> str:
+def _format_behaviour() -> str:
     ratios = table("ratios")
     raw = ratios[ratios["before"] == "raw"].sort_values(["after", "scaffold", "model", "tasks"])
     rows = [
         (
-            f"{'OH ' * (r['scaffold'] == 'openhands')}{r['model']}",
-            f"{r['after']} {r['setting']}",
-            r["tasks"],
-            _format_interval(r, "turns"),
-            f"{r['each']:.0%}",
-            *(_format_interval(r, c) for c in ("usd", "bill")),
-            f"{r['prompt']:.2f}",
+            f"{'OH ' * (row['scaffold'] == 'openhands')}{row['model']}",
+            f"{row['after']} {row['setting']}",
+            row["tasks"],
+            _format_interval(row, "turns"),
+            f"{row['each']:.0%}",
+            *(_format_interval(row, column) for column in ("usd", "bill")),
+            f"{row['prompt']:.2f}",
         )
-        for r in _to_records(raw)
+        for row in _to_records(raw)
     ]
     head = ("model", "policy", "tasks", "turns", "each", "dollars", "size", "prompt")
-    text, after = _fill_text(_BEHAVIOUR), _fill_text(_GROWTH)
-    return f"### The behaviour under another policy\n\n{text}\n{_format_table(head, rows)}\n{after}"
+    text, closing = _fill_text(_BEHAVIOUR), _fill_text(_GROWTH)
+    return (
+        f"### The behaviour under another policy\n\n{text}\n{_format_table(head, rows)}\n{closing}"
+    )
 
 
-def _render_factors() -> str:
+def _format_factors() -> str:
     left_out = policy_turn_and_cost_ratios.cross_validate_elongation()
     rows = [
         (before, after, *(f"{f.factor:.2f} ({f.low:.2f} to {f.high:.2f})" for f in elongations))
@@ -184,41 +186,43 @@ def _render_factors() -> str:
     return f"### The factor in every comparison\n\n{text}\n{_format_table(head, rows)}"
 
 
-def _render_noise_floor() -> str:
-    seen, floors = table("repeats"), table("floors")
+def _format_noise_floor() -> str:
+    repeats, floors = table("repeats"), table("floors")
     pairs = ", ".join(
-        f"{r['policy']} {r['ratio']:.2f} ({r['low']:.2f} to {r['high']:.2f})"
-        for r in _to_records(seen[seen["figure"] == "usd"])
+        f"{row['policy']} {row['ratio']:.2f} ({row['low']:.2f} to {row['high']:.2f})"
+        for row in _to_records(repeats[repeats["figure"] == "usd"])
     )
     by_tasks = floors.pivot_table(index="tasks", columns="figure", values="floor").reset_index()
-    rows = [(r["tasks"], f"{r['turns']:.0%}", f"{r['usd']:.0%}") for r in _to_records(by_tasks)]
-    text, after = _fill_text(_NOISE, pairs=pairs), _fill_text(_FLOOR, floor=NOISE_FLOOR)
+    rows = [
+        (row["tasks"], f"{row['turns']:.0%}", f"{row['usd']:.0%}") for row in _to_records(by_tasks)
+    ]
+    text, closing = _fill_text(_NOISE, pairs=pairs), _fill_text(_FLOOR, floor=NOISE_FLOOR)
     floor_table = _format_table(("tasks", "turns", "dollars"), rows)
-    return f"### The noise floor\n\n{text}\n{floor_table}\n{after}"
+    return f"### The noise floor\n\n{text}\n{floor_table}\n{closing}"
 
 
-def _render_closed_loop() -> str:
-    rules = ["none", *closed_rules()]
+def _format_closed_loop() -> str:
+    rules = ["none", *list_closed_loop_rules()]
     blind, seeing = closed_loop.loop(rules, blind=True), closed_loop.loop(rules)
     counts = ("calls_predicted", "calls_real", "out_of_sight", "rereads_n")
     rows = [
         (
-            r["rules"],
-            *(r[c] for c in counts),
-            *(f"${r[f'usd_{x}']:.2f}" for x in ("predicted", "real")),
-            f"{r['usd_error']:+.0%}",
+            row["rules"],
+            *(row[column] for column in counts),
+            *(f"${row[f'usd_{source}']:.2f}" for source in ("predicted", "real")),
+            f"{row['usd_error']:+.0%}",
         )
-        for r in _to_records(seeing.reset_index())
+        for row in _to_records(seeing.reset_index())
     ]
     head = (
         *("policy", "calls predicted", "calls real", "not visible", "read again"),
         *("dollars predicted", "dollars real", "error"),
     )
-    order = seeing["usd_predicted"].rank().corr(seeing["usd_real"].rank())
-    hint = seeing["out_of_sight"].corr(seeing["rereads_n"])
+    rank_correlation = seeing["usd_predicted"].rank().corr(seeing["usd_real"].rank())
+    loss_correlation = seeing["out_of_sight"].corr(seeing["rereads_n"])
     text = _fill_text(_LOOP, blind=blind["usd_error"].abs().max())
-    after = _fill_text(_MISSED, order=order, hint=hint, n=len(seeing))
-    return f"### The closed loop\n\n{text}\n{_format_table(head, rows)}\n{after}"
+    closing = _fill_text(_MISSED, order=rank_correlation, hint=loss_correlation, n=len(seeing))
+    return f"### The closed loop\n\n{text}\n{_format_table(head, rows)}\n{closing}"
 
 
 def _fill_text(text: str, **figures: Any) -> str:

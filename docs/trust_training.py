@@ -24,7 +24,7 @@ from ctxkit.engine.cache_model.input_cost_prediction import (
 from ctxkit.engine.cache_model.miss_rate_estimator import MissRateEstimator, simulate_reads
 from ctxkit.engine.cache_model.training_counts import (
     MIN_CALLS,
-    DeveloperLogs,
+    OneDeveloperSessions,
     PastErrorsByEvidence,
     count_session,
     exclude_copies,
@@ -43,8 +43,8 @@ if TYPE_CHECKING:
     from ctxkit.engine.cache_model.training_counts import PastPredictionError, SessionMissCounts
     from ctxkit.session.session import Session
 
-_USER = re.compile(r"(?:/Users/|/home/|[A-Za-z]:\\+Users\\+)([^/\\]+)")
-_NOBODY = frozenset(
+_USER_FOLDER = re.compile(r"(?:/Users/|/home/|[A-Za-z]:\\+Users\\+)([^/\\]+)")
+_COMMON_USER_NAMES = frozenset(
     {
         *("root", "runner", "user", "ubuntu", "vscode", "node", "codespace", "dev", "redacted"),
         *("app", "me", "name", "username", "admin", "agent", "project"),
@@ -54,7 +54,7 @@ _NOBODY = frozenset(
 
 
 class DeveloperLog(NamedTuple):
-    """A recorded session, where it was published, and whose it is."""
+    """A recorded session, the repository that published it, and its developer."""
 
     session: Session
     repository: str
@@ -63,18 +63,18 @@ class DeveloperLog(NamedTuple):
 
 def find_developer(session: Session, repository: str) -> str:
     """Return the user name in a session's paths, else the repository."""
-    found = _USER.search(session.cwd or "")
-    name = found[1].lower() if found else ""
-    return repository if not name or name in _NOBODY else name
+    match = _USER_FOLDER.search(session.cwd or "")
+    name = match[1].lower() if match else ""
+    return repository if not name or name in _COMMON_USER_NAMES else name
 
 
 def read_corpus(folder: Path) -> list[DeveloperLog]:
-    """Read a folder of logs: `owner+name/*` by repository, or one with a `manifest.csv`."""
+    """Read a folder of logs: one folder `owner+name` per repository, or one with a manifest.csv."""
     manifest = folder / "manifest.csv"
     repositories: dict[str, str] = {}
     if manifest.exists():
-        with manifest.open(encoding="utf-8") as lines:
-            repositories = {row["file"]: row["repository"] for row in csv.DictReader(lines)}
+        with manifest.open(encoding="utf-8") as file:
+            repositories = {row["file"]: row["repository"] for row in csv.DictReader(file)}
     logs = []
     for session in ck.read_all(folder, progress=False):
         name = (session.path_ or "").removeprefix(str(folder)).lstrip("/")
@@ -87,27 +87,37 @@ def read_corpus(folder: Path) -> list[DeveloperLog]:
 def select_distinct_logs(logs: Iterable[DeveloperLog]) -> list[DeveloperLog]:
     """Return the logs that can be counted; of copies, the longest one."""
     distinct: list[DeveloperLog] = []
-    counted: list[SessionMissCounts] = []
-    informative = [log for log in logs if has_cache_reads(log.session)]
-    for log in sorted(informative, key=lambda log: -len(log.session.calls)):
+    distinct_counts: list[SessionMissCounts] = []
+    logs_with_reads = [log for log in logs if has_cache_reads(log.session)]
+    for log in sorted(logs_with_reads, key=lambda log: -len(log.session.calls)):
         counts = count_session(log.session, 0)
-        if len(exclude_copies(counted, counts.session, counts.head)) == len(counted):
+        if len(exclude_copies(distinct_counts, counts.session, counts.head)) == len(
+            distinct_counts
+        ):
             distinct.append(log)
-            counted.append(counts)
+            distinct_counts.append(counts)
     return sorted(distinct, key=lambda log: (log.session.format, log.session.id))
 
 
 def select_distinct_sessions(sessions: Iterable[Session]) -> list[Session]:
     """Return the sessions and subagents that can be counted; of copies, the longest one."""
-    every = (s for session in sessions for s in (session, *session.children))
-    return [log.session for log in select_distinct_logs(DeveloperLog(s, "", "") for s in every)]
+    sessions_and_subagents = (
+        member for session in sessions for member in (session, *session.children)
+    )
+    return [
+        log.session
+        for log in select_distinct_logs(
+            DeveloperLog(member, "", "") for member in sessions_and_subagents
+        )
+    ]
 
 
 def count_logs(logs: Sequence[DeveloperLog]) -> tuple[SessionMissCounts, ...]:
-    """Count logs by developer, each with the errors of its prediction by the other developers."""
+    """Count logs by developer, each with the errors of its prediction from other developers."""
     names = sorted({log.developer for log in logs})
     by_developer = {
-        name: DeveloperLogs(log.session for log in logs if log.developer == name) for name in names
+        name: OneDeveloperSessions(log.session for log in logs if log.developer == name)
+        for name in names
     }
     counts = [
         replace(
@@ -117,19 +127,22 @@ def count_logs(logs: Sequence[DeveloperLog]) -> tuple[SessionMissCounts, ...]:
         for log in logs
     ]
     return tuple(
-        replace(own, past=_judge(log.session, own, counts, by_developer[log.developer]))
-        for log, own in zip(logs, counts, strict=True)
+        replace(
+            own_counts,
+            past=_compute_past_errors(log.session, own_counts, counts, by_developer[log.developer]),
+        )
+        for log, own_counts in zip(logs, counts, strict=True)
     )
 
 
-def _judge(
+def _compute_past_errors(
     session: Session,
-    own: SessionMissCounts,
+    own_counts: SessionMissCounts,
     counts: Sequence[SessionMissCounts],
-    logs: DeveloperLogs,
+    logs: OneDeveloperSessions,
 ) -> PastErrorsByEvidence | None:
-    """Return how a session's predictions are off, its developer being left out."""
-    others = [row for row in counts if row.developer != own.developer]
+    """Return the errors of a session's predictions from other developers; None: no prediction."""
+    others = [row for row in counts if row.developer != own_counts.developer]
     cases = [
         prepare_prediction(session, others, logs, uses_own_logs=False),
         prepare_prediction(session, others),
@@ -143,27 +156,30 @@ def _judge(
     bills = [case.measure_bill(simulate_reads(case.calls, case.rates)) for case in cases]
     if min(recorded, lifetime, *(bill.point for bill in bills)) <= 0:
         return None
-    past: list[PastPredictionError] = [bill.compare_with(recorded) for bill in bills]
-    off = round(float(np.log(lifetime / recorded)), 4)
-    return PastErrorsByEvidence(cases[0].rates.teachers, off, *past)
+    past_errors: list[PastPredictionError] = [bill.compare_with(recorded) for bill in bills]
+    lifetime_error = round(float(np.log(lifetime / recorded)), 4)
+    return PastErrorsByEvidence(cases[0].rates.teachers, lifetime_error, *past_errors)
 
 
 def predict_leave_one_out(
     sessions: Sequence[Session], training: Sequence[SessionMissCounts]
 ) -> list[tuple[Session, InputCostPredictionErrors]]:
-    """Predict each session that is long enough, the logs of its developer being left out."""
+    """Predict each session that is long enough, without the logs of its developer."""
     owners = {row.session: row.owner for row in training}
     return [
-        (s, predict_input_cost(s, [r for r in training if r.owner != owners.get(s.id)]))
-        for s in sessions
-        if len(get_call_features(s)) >= MIN_CALLS
+        (
+            session,
+            predict_input_cost(session, [r for r in training if r.owner != owners.get(session.id)]),
+        )
+        for session in sessions
+        if len(get_call_features(session)) >= MIN_CALLS
     ]
 
 
 def compute_chance_errors(session: Session) -> tuple[float, ...]:
-    """Return the errors that are left where a session's own rates are known: chance call by call.
+    """Return the errors that remain if a session's own rates are known: chance at each call.
 
-    Each draw in turn is taken for the record, and the median of all draws for the prediction.
+    Each draw in turn is compared, as the record, with the median of all draws, as the prediction.
     """
     calls = get_call_features(session)
     costs = make_input_cost_function(session, calls)
@@ -176,8 +192,9 @@ def compute_chance_errors(session: Session) -> tuple[float, ...]:
 
 
 def count_tokens_named_by_chance(session: Session, seed: int = 0) -> tuple[int, int]:
-    """Return the tokens that the misses would lose at random other calls, and those of them at
-    calls for which a rule names a cause.
+    """Move the misses of a session to random calls, and count their tokens.
+
+    Returns the missed tokens, and those of them at calls for which a rule names a cause.
     """
     pairs = zip(get_call_features(session), get_recorded_reads(session), strict=True)
     calls = [(call, read) for call, read in pairs if call.before is not None]
@@ -185,7 +202,9 @@ def count_tokens_named_by_chance(session: Session, seed: int = 0) -> tuple[int, 
     if not n_misses:
         return 0, 0
     rng = np.random.default_rng(seed)
-    picked: NDArray[Any] = rng.choice(len(calls), n_misses, replace=False)
-    missed: list[CallFeatures] = [calls[i][0] for i in picked.tolist()]
-    named = sum(call.shared for call in missed if find_miss_cause(call) != "unexplained")
-    return sum(call.shared for call in missed), named
+    chosen: NDArray[Any] = rng.choice(len(calls), n_misses, replace=False)
+    missed_calls: list[CallFeatures] = [calls[i][0] for i in chosen.tolist()]
+    named_tokens = sum(
+        call.shared for call in missed_calls if find_miss_cause(call) != "unexplained"
+    )
+    return sum(call.shared for call in missed_calls), named_tokens

@@ -1,4 +1,4 @@
-"""Share of tool messages in sessions, which fuseraft's TextOnly hides from the next agent.
+"""Measure the share of tool messages, which fuseraft's TextOnly hides from the next agent.
 
 ``python docs/view_savings.py FOLDER`` reads a folder of sessions and prints one line per program,
 and one for all, with the figures of docs/teams.md and notebook 11. Counts are o200k tokens.
@@ -19,57 +19,78 @@ from ctxkit.tokens.token_counters import default_counter
 if TYPE_CHECKING:
     from ctxkit.session.session import Session
 
-LEAST = 10
-"""Tool calls below which a session says nothing of tool noise."""
+MIN_TOOL_CALLS = 10
+"""Sessions with fewer tool calls are left out."""
 
 
-class Spared(NamedTuple):
+class ToolMessageShares(NamedTuple):
     """Shares of tool messages in the first prompt of an agent that continues a session."""
 
     product: str
     history: float
-    """As a share of all that was said before."""
+    """As a share of the history that the agent receives."""
     prompt: float | None
-    """As a share of that and of the fixed part that the record's own prompts had."""
+    """As a share of the history with the fixed part of the recorded prompts; None: unknown."""
 
 
-def spared(session: Session) -> Spared | None:
+def measure_shares(session: Session) -> ToolMessageShares | None:
     """Return the shares of one session; None if it has too few tool calls."""
-    if not session.has_text or sum(len(m.tool_calls) for m in session.messages) < LEAST:
+    if (
+        not session.has_text
+        or sum(len(message.tool_calls) for message in session.messages) < MIN_TOOL_CALLS
+    ):
         return None
     count = default_counter()
-    said = list(render_for_peers(session.agent, session.messages))
-    users = sum(count.message(m) for m in session.messages if m.role == "user" and m.visible)
-    frames = sum(count.message(m) for m in said if m.kind == OTHER_AGENT_CALL_KIND)
-    whole = users + frames + sum(count.message(m) for m in said if m.kind != OTHER_AGENT_CALL_KIND)
-    fixed = measure_sizes(session).fixed
-    share = frames / (whole + fixed) if fixed else None
-    return Spared(session.product or session.format, frames / whole, share)
+    messages = list(render_for_peers(session.agent, session.messages))
+    user_tokens = sum(
+        count.message(message)
+        for message in session.messages
+        if message.role == "user" and message.visible
+    )
+    tool_tokens = sum(
+        count.message(message) for message in messages if message.kind == OTHER_AGENT_CALL_KIND
+    )
+    history_tokens = (
+        user_tokens
+        + tool_tokens
+        + sum(
+            count.message(message) for message in messages if message.kind != OTHER_AGENT_CALL_KIND
+        )
+    )
+    fixed_tokens = measure_sizes(session).fixed
+    prompt_share = tool_tokens / (history_tokens + fixed_tokens) if fixed_tokens else None
+    return ToolMessageShares(
+        session.product or session.format, tool_tokens / history_tokens, prompt_share
+    )
 
 
-def of_folder(folder: str) -> list[Spared]:
+def measure_folder(folder: str) -> list[ToolMessageShares]:
     """Return the shares of each session of a folder that has enough tool calls."""
-    read = ck.read_all(folder, progress=False)
-    return [found for each in read if (found := spared(each)) is not None]
+    sessions = ck.read_all(folder, progress=False)
+    return [shares for session in sessions if (shares := measure_shares(session)) is not None]
 
 
 def main(folder: str) -> None:
     """Print one line per program, and one for all sessions."""
-    found = of_folder(folder)
-    for product in sorted({s.product for s in found}):
-        of = [s.history for s in found if s.product == product]
-        _say(product, of)
-    for name, of in (
-        ("all: of the history", [s.history for s in found]),
-        ("all: of the prompt", [s.prompt for s in found if s.prompt is not None]),
+    shares = measure_folder(folder)
+    for product in sorted({share.product for share in shares}):
+        values = [share.history for share in shares if share.product == product]
+        _print_line(product, values)
+    for name, values in (
+        ("all: of the history", [share.history for share in shares]),
+        ("all: of the prompt", [share.prompt for share in shares if share.prompt is not None]),
     ):
-        low, _, high = quantiles(of, n=4)
-        _say(name, of, f"; quartiles {low:.0%} and {high:.0%}, {sum(x >= 0.9 for x in of)} >= 90 %")
+        low, _, high = quantiles(values, n=4)
+        _print_line(
+            name,
+            values,
+            f"; quartiles {low:.0%} and {high:.0%}, {sum(x >= 0.9 for x in values)} >= 90 %",
+        )
 
 
-def _say(name: str, of: list[float], more: str = "") -> None:
-    ends = f"{min(of):.0%} to {max(of):.0%}, median {median(of):.0%}"
-    sys.stdout.write(f"{name:20} {len(of):3} sessions: {ends}{more}\n")
+def _print_line(name: str, values: list[float], suffix: str = "") -> None:
+    summary = f"{min(values):.0%} to {max(values):.0%}, median {median(values):.0%}"
+    sys.stdout.write(f"{name:20} {len(values):3} sessions: {summary}{suffix}\n")
 
 
 if __name__ == "__main__":

@@ -32,7 +32,7 @@ from ipywidgets import Widget
 import ctxkit as ck
 from ctxkit.formats import WRITE_FORMATS as WRITERS
 from ctxkit.formats import Source, get_reader, read_source
-from ctxkit.formats.reading import find_logs
+from ctxkit.formats.reading import find_unread_logs
 from ctxkit.metrics import FRAME_COLUMNS
 from ctxkit.presets import names, preset
 
@@ -251,7 +251,7 @@ def read(base: LogBase, place: Path) -> list[Session]:
         (place / name).write_bytes(data)
     one = base.archive or (next(iter(base.files)) if len(base.files) == 1 else "")
     try:
-        logs = find_logs(place / one, reader)
+        logs = find_unread_logs(place / one, reader)
         return [
             s
             for f in logs

@@ -30,10 +30,10 @@ from ctxkit.policies import (
     WithoutAgents,
     WithoutTools,
 )
-from ctxkit.policies.history.history_columns_and_searches import get_role_code
+from ctxkit.policies.history.history_view_and_searches import get_role_code
 from ctxkit.policies.schedules import UNDO_CHANGE
 from ctxkit.presets.fuseraft_config import make_history_filters
-from ctxkit.presets.shared_policies import ClearToolUses
+from ctxkit.presets.shared_summaries_and_clearing import ClearToolUses
 
 WRITES = {"writers": ("write_*",), "whole_writers": ("write_*",), "looks": ("read_*", "shell")}
 EAGER = {"soft_trim_ratio": 0.01, "hard_clear_ratio": 0.02, "min_prunable_tool_chars": 0}

@@ -14,11 +14,11 @@ MAX_FUNCTIONS = 40
 
 
 def test_the_page_is_current():
-    assert (DOCS / "api-overview.md").read_text(encoding="utf-8") == MAKE["page"]()
+    assert (DOCS / "api-overview.md").read_text(encoding="utf-8") == MAKE["format_page"]()
 
 
 def test_every_public_name_stands_in_one_group():
-    grouped = [name for names in MAKE["public_names"]().values() for name in names]
+    grouped = [name for names in MAKE["list_public_names"]().values() for name in names]
     assert sorted(grouped) == sorted(dir(ck))
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from benchmarks import mutation_scores
 from benchmarks.mutation_operators import get_header
-from benchmarks.mutation_scores import FaultFigures, format_section, keep_figures
+from benchmarks.mutation_scores import FaultFigures, format_section, store_figures
 from benchmarks.mutation_testing import Outcome, cut_to_change
 from benchmarks.tests_by_line import read_text
 
@@ -55,7 +55,7 @@ def test_first_and_last_run_of_a_package_are_kept_beside_the_table(tmp_path, mon
     monkeypatch.setattr(mutation_scores, "FIGURES", tmp_path / "figures.json")
     for seed, noticed in ((1, 80), (2, 90), (3, 99)):
         outcomes = make_outcomes("metrics", noticed=noticed, survived=100 - noticed)
-        keep_figures([FaultFigures.count("metrics", seed, 500, outcomes)])
+        store_figures([FaultFigures.count("metrics", seed, 500, outcomes)])
     text = page.read_text()
     assert text.startswith("# Benchmarks\n\n| a table |\n\n## Single faults")
     assert text.count("## Single faults") == 1

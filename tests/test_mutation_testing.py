@@ -136,18 +136,18 @@ def make_map(**lines) -> LineMap:
 def test_tests_that_reach_few_lines_run_first():
     text = make_map().texts["ctxkit/errors.py"]
     line = min(get_function_lines(text))
-    found = make_map(wide=[*range(1, 60), line], narrow=[line], elsewhere=[line + 1])
-    runner = Runner(found, 10)
+    line_map = make_map(wide=[*range(1, 60), line], narrow=[line], elsewhere=[line + 1])
+    runner = Runner(line_map, 10)
     fault = plant_fault(f"def f():{chr(10) * (line - 1)}    return 3", line, random.Random(1))
-    assert runner.tests_of("ctxkit/errors.py", fault) == ["narrow", "wide"]
+    assert runner.find_tests("ctxkit/errors.py", fault) == ["narrow", "wide"]
 
 
 def test_the_same_seed_draws_the_same_faults():
-    found = make_map(a=range(1, 200))
-    found.texts = {"ctxkit/errors.py": found.texts["ctxkit/errors.py"]}
-    drawn = [f.after for _, f in draw_faults(found, "errors", 5, 3)]
-    assert drawn == [f.after for _, f in draw_faults(found, "errors", 5, 3)]
-    assert drawn != [f.after for _, f in draw_faults(found, "errors", 5, 4)]
+    line_map = make_map(a=range(1, 200))
+    line_map.texts = {"ctxkit/errors.py": line_map.texts["ctxkit/errors.py"]}
+    drawn = [f.after for _, f in draw_faults(line_map, "errors", 5, 3)]
+    assert drawn == [f.after for _, f in draw_faults(line_map, "errors", 5, 3)]
+    assert drawn != [f.after for _, f in draw_faults(line_map, "errors", 5, 4)]
 
 
 def test_lines_are_found_again_after_a_change():

@@ -113,12 +113,12 @@ def make_pictures():
 def test_the_pictures_are_what_the_commands_print_now(make_pictures, tmp_path):
     for path in ck.samples.paths():
         (tmp_path / path.name).write_bytes(path.read_bytes())
-    for name, (words, most) in make_pictures.COMMANDS.items():
-        drawn = make_pictures.draw_command(words, most, tmp_path)
+    for name, (command, max_lines) in make_pictures.COMMANDS.items():
+        drawn = make_pictures.draw_command(command, max_lines, tmp_path)
         assert (ROOT / "docs" / "pictures" / f"{name}.svg").read_text(encoding="utf-8") == drawn
-        printed = make_pictures.run_command(words, tmp_path)
-        assert not "".join(printed[most : most + 1]), "cut within a paragraph"
-        assert (">…</text>" in drawn) == (len(printed) > most)
+        printed = make_pictures.run_command(command, tmp_path)
+        assert not "".join(printed[max_lines : max_lines + 1]), "cut within a paragraph"
+        assert (">…</text>" in drawn) == (len(printed) > max_lines)
 
 
 @pytest.mark.parametrize(
@@ -137,7 +137,7 @@ def test_a_picture_keeps_its_words_off_its_frame_and_turns_dark_with_its_page(pi
 def test_the_charts_are_what_the_plots_draw_now(make_pictures):
     for name in make_pictures.CHARTS:
         drawn = (ROOT / "docs" / "pictures" / f"{name}.svg").read_text(encoding="utf-8")
-        assert drawn == make_pictures.draw_billing(name)
+        assert drawn == make_pictures.draw_billing_chart(name)
 
 
 def test_a_question_is_a_picture_the_call_and_its_limits():

@@ -20,7 +20,7 @@ ROOT = Path(__file__).parents[1]
 @pytest.mark.long
 def test_the_page_is_not_behind(real):
     written = (ROOT / "docs/trust.md").read_text(encoding="utf-8")
-    assert make_trust.page(real) == written
+    assert make_trust.format_page(real) == written
 
 
 def test_the_table_of_what_was_taught_is_the_one_that_ships():
@@ -39,10 +39,10 @@ def test_the_page_opens_with_what_may_be_believed_in_ten_lines():
 def test_few_developers_establish_nothing():
     rows = load_training_counts()
     few = {row.owner for row in rows if row.tool == "codex" and row.past}
-    page = trust_developers.page([row for row in rows if row.owner in few])
+    page = trust_developers.format_section([row for row in rows if row.owner in few])
     assert len(few) < 10 < len({row.owner for row in rows if row.tool == "claude-code"})
     assert f"**not established**: {len({r.owner for r in rows if r.tool == 'pi'})} dev" in (
-        trust_developers.page(rows)
+        trust_developers.format_section(rows)
     )
     assert "not established" in page
 
@@ -62,7 +62,9 @@ def test_a_developers_own_errors_calibrate_no_interval_of_theirs():
         else row
         for row in rows
     ]
-    pairs = [*zip(*(trust_developers.judge(r, "folder") for r in (rows, spoilt)), strict=True)]
+    pairs = [
+        *zip(*(trust_developers.judge_sessions(r, "folder") for r in (rows, spoilt)), strict=True)
+    ]
     before, after = next(pair for pair in pairs if pair[0].row.session == one)
     assert before.low is not None
     assert (before.low, before.high) == (after.low, after.high)

@@ -8,6 +8,7 @@ from .change_intent_evidence_records import read_record as read_record
 from .ctxkit_folder_and_trust import Workspace as Workspace
 from .document_store import ContextStore as ContextStore
 from .document_store import import_files as import_files
+from .files_beside_session_log import ArtifactStore as ArtifactStore
 from .live_context_and_transcript import LiveContext as LiveContext
 from .live_session import LiveSession as LiveSession
 from .mcp_tools import McpServer as McpServer
@@ -33,7 +34,6 @@ from .models.scripted_and_lookup_models import ScriptedModel as ScriptedModel
 from .models.scripted_and_lookup_models import get_script as get_script
 from .recorders.api_call_recorder import Recording as Recording
 from .recorders.api_call_recorder import recorder as recorder
-from .session_event_and_artifact_files import ArtifactStore as ArtifactStore
 from .session_log import SessionLog as SessionLog
 from .session_log import list_checkpoints as list_checkpoints
 from .tools.built_in_tools import make_python_tool as make_python_tool

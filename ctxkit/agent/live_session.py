@@ -16,14 +16,14 @@ from ctxkit._internal.redaction import redact
 from ctxkit.agent.agent import COMPACT_TOOL, Agent
 from ctxkit.agent.ctxkit_folder_and_trust import Workspace, check_session_name
 from ctxkit.agent.document_store import ContextStore
-from ctxkit.agent.memory.session_memory import MemoryLifecycle
-from ctxkit.agent.session_event_and_artifact_files import (
+from ctxkit.agent.files_beside_session_log import (
     ArtifactStore,
     ChangeIntentEvidenceWriter,
     ContextReportStore,
     EventLog,
     TurnSnapshotRowWriter,
 )
+from ctxkit.agent.memory.session_memory import MemoryLifecycle
 from ctxkit.agent.session_log import SessionLog, get_checkpoint
 from ctxkit.agent.signed_session_settings import (
     describe_settings_changes,

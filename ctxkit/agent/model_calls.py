@@ -13,7 +13,7 @@ from ctxkit._internal.redaction import get_environment_secrets, redact, redact_j
 from ctxkit.agent.models.model import Model, Request
 from ctxkit.engine.prompt_checks_and_repairs import (
     PromptRepairer,
-    find_stale_thinking,
+    find_thinking_before_last_compaction,
     has_api_written_summaries,
 )
 from ctxkit.errors import ModelError
@@ -92,7 +92,7 @@ class ModelCaller:
         self._guard = PromptRepairer(
             model.name, keeps_thinking=has_api_written_summaries(compactor.rules.policy)
         )
-        self._guard.stale |= find_stale_thinking(compactor.transcript.session)
+        self._guard.stale |= find_thinking_before_last_compaction(compactor.transcript.session)
         self._schema_chars = sum(s.chars or 0 for s in tools)
         self._tools_logged = find_last_tools_digest(self._transcript.session.path) == digest_tools(
             tools

@@ -15,7 +15,7 @@ from ctxkit._internal.formatting_and_sanitizing import format_percent, pluralize
 from ctxkit._internal.redaction import StreamRedactor, get_environment_secrets, redact_json
 from ctxkit.errors import BadArguments
 from ctxkit.policies.compaction_and_pruning_rules import get_warn_and_cutover_tokens
-from ctxkit.policies.triggers import NearMessageCap
+from ctxkit.policies.triggers import MessageCapWarning
 from ctxkit.session.messages import Edit, Message, ToolCall
 from ctxkit.tokens.prices import Price, price
 
@@ -504,7 +504,7 @@ class TokenBudgetMonitor:
             tokens: size of the prompt.
             messages: number of messages in it.
         """
-        if trigger == NearMessageCap.word:
+        if trigger == MessageCapWarning.word:
             self._emit_near_cap(messages, *self._rules_cap)
             return
         sums = {

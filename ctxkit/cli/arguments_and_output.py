@@ -669,7 +669,7 @@ def write_and_announce_forecast(archive: str, rules: str, source: str) -> None:
         rules: a preset or a chain with a trigger, as text, or "recorded".
         source: origin of the forecast; empty: none.
     """
-    from ctxkit.experiments.session_forecasts_and_outcomes import write_forecast
+    from ctxkit.experiments.next_session_forecasts_and_outcomes import write_forecast
 
     forecasts = write_forecast(archive, rules, source=source)
     print_to_stderr(f"{pluralize(len(forecasts), 'forecast')} under {rules} written to {archive}.")

@@ -42,7 +42,7 @@ def compare_(
 
     Without SESSION: for the newest one.
     """
-    from ctxkit.experiments.rules_comparison import compare
+    from ctxkit.experiments.session_comparison_and_verdicts import compare
 
     table = compare(
         resolve_session(session),

@@ -64,7 +64,7 @@ def when_(
         tool=tool,
     )
     if forecast is not None:
-        from ctxkit.experiments.session_forecasts_and_outcomes import format_trigger_setting
+        from ctxkit.experiments.next_session_forecasts_and_outcomes import format_trigger_setting
 
         write_and_announce_forecast(forecast, format_trigger_setting(timing), "when")
     if out.json:

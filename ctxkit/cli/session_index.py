@@ -17,7 +17,7 @@ from ctxkit._internal.file_cache import FileCache, FileStamp
 from ctxkit._internal.formatting_and_sanitizing import sanitize_line
 from ctxkit._internal.gc_pause import pause_gc
 from ctxkit.errors import CtxkitError
-from ctxkit.metrics.view_value_registry import register_view_values
+from ctxkit.metrics.shown_figures_by_view import register_view_values
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -299,9 +299,9 @@ def stat_log_file(path: str) -> IndexedLogFile:
 
 
 def _find_log_files(place: Path) -> Iterator[IndexedLogFile]:
-    from ctxkit.formats.reading import find_logs
+    from ctxkit.formats.reading import find_unread_logs
 
-    for each in find_logs(place):
+    for each in find_unread_logs(place):
         with suppress(OSError):
             yield _make_log_file(os.path.abspath(each.path), each.path.stat(), "", None)  # noqa: PTH100
 

@@ -157,7 +157,7 @@ class PromptRepairer:
         )
 
 
-def find_stale_thinking(session: Session) -> set[str]:
+def find_thinking_before_last_compaction(session: Session) -> set[str]:
     """Return the ids of the replies whose thinking is older than the last compaction of the log."""
     edits = [i for i, e in enumerate(session.path) if isinstance(e, Edit)]
     before = session.path[: edits[-1]] if edits else ()

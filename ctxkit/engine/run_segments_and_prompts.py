@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from ctxkit.policies.base import BasePolicy
     from ctxkit.policies.compaction_and_pruning_rules import Rules
-    from ctxkit.policies.history.history_columns_and_searches import HistoryEdit
+    from ctxkit.policies.history.history_view_and_searches import HistoryEdit
     from ctxkit.policies.history.message_log import MessageLog
     from ctxkit.policies.schedules.pruned_message_states import StateChange
     from ctxkit.session.messages import Edit

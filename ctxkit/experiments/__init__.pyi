@@ -2,8 +2,8 @@
 from .compaction_exams import SummaryPromptCandidate as SummaryPromptCandidate
 from .compaction_exams import exam as exam
 from .cost_and_loss_scores import score as score
-from .rules_comparison import Comparison as Comparison
-from .rules_comparison import compare as compare
+from .next_session_forecasts_and_outcomes import forecasts as forecasts
+from .next_session_forecasts_and_outcomes import write_forecast as write_forecast
 from .score_columns import SCORE_COLUMN_NAMES as SCORE_COLUMN_NAMES
 from .score_columns import SCORE_COLUMNS as SCORE_COLUMNS
 from .section_store_memory_ablations import SECTION_COLUMNS as SECTION_COLUMNS
@@ -11,8 +11,8 @@ from .section_store_memory_ablations import index_or_paste as index_or_paste
 from .section_store_memory_ablations import sections as sections
 from .section_store_memory_ablations import with_memory as with_memory
 from .section_store_memory_ablations import without as without
-from .session_forecasts_and_outcomes import forecasts as forecasts
-from .session_forecasts_and_outcomes import write_forecast as write_forecast
+from .session_comparison_and_verdicts import Comparison as Comparison
+from .session_comparison_and_verdicts import compare as compare
 from .setting_advice import advise as advise
 from .setting_grids_and_labels import grid as grid
 from .sweep_runs import compare_settings as compare_settings

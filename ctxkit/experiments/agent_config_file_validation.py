@@ -14,7 +14,7 @@ from ctxkit._internal.setting_value_validation import PROPORTION
 from ctxkit.errors import CtxkitError
 from ctxkit.metrics.frames.frame_column import TEXT, FrameColumn
 from ctxkit.metrics.frames.typed_frame_builder import build_frame
-from ctxkit.presets import config_syntax
+from ctxkit.presets import config_text_reading_and_writing
 from ctxkit.presets.config_key_mapping import get_section
 from ctxkit.presets.fuseraft_config import find_budget_faults
 from ctxkit.presets.rules_from_config_files import (
@@ -87,7 +87,11 @@ def _find_faults(path: str | Path | Mapping[str, str], system: str | None) -> _F
         if sentences:
             yield LEVEL_WARNING, sanitize_text(f"{place}: {sentences}", 600)
     try:
-        content = dict(path) if isinstance(path, Mapping) else config_syntax.load_config(path)[0]
+        content = (
+            dict(path)
+            if isinstance(path, Mapping)
+            else config_text_reading_and_writing.load_config(path)[0]
+        )
         config = (
             get_system_config_file(system)
             if system

@@ -20,7 +20,7 @@ from ctxkit.engine.cache_model.input_cost_prediction import (
     predict_input_cost,
     predict_reads_after_compactions,
 )
-from ctxkit.engine.cache_model.training_counts import DeveloperLogs
+from ctxkit.engine.cache_model.training_counts import OneDeveloperSessions
 from ctxkit.engine.prompt_checks_and_repairs import count_refused_calls
 from ctxkit.engine.replay import (
     count_hidden_messages_and_results,
@@ -59,11 +59,11 @@ from ctxkit.metrics.run_elongation import (
     get_study_model_family,
     widen_interval_to_closed_loop_runs,
 )
+from ctxkit.metrics.shown_figures_by_view import register_view_values
 from ctxkit.metrics.user_rule_loss_and_breaches import (
     BreachAndStalenessIndex,
     CompactionConsequenceAnalysis,
 )
-from ctxkit.metrics.view_value_registry import register_view_values
 from ctxkit.session.compactions_and_prunings import (
     group_edits,
     has_sealed_summary,
@@ -139,13 +139,13 @@ def score(
 
 def read_developer_logs(
     logs: str | PathLike[str] | Iterable[Session] | None,
-) -> DeveloperLogs | None:
+) -> OneDeveloperSessions | None:
     """Return the logs of a developer, read from a folder where they are given by its path."""
     if logs is None:
         return None
     if isinstance(logs, (str, PathLike)):
-        return DeveloperLogs(read_all(logs, progress=False))
-    return DeveloperLogs(logs)
+        return OneDeveloperSessions(read_all(logs, progress=False))
+    return OneDeveloperSessions(logs)
 
 
 def score_session(
@@ -462,7 +462,7 @@ _PREDICTION_ERRORS = (
 class SessionAnalysisCache:
     """Analyses of one recorded session that all its score rows share, each made at first use."""
 
-    def __init__(self, session: Session, logs: DeveloperLogs | None = None) -> None:
+    def __init__(self, session: Session, logs: OneDeveloperSessions | None = None) -> None:
         self.session = session
         self.logs = logs
 
@@ -700,7 +700,7 @@ def map_score_row_to_view_figures(row: dict[str, Any]) -> dict[str, Any]:
         row: a score by column.
 
     Returns:
-        Values by the names of `metrics.view_value_registry`, by which views of one session are
+        Values by the names of `metrics.shown_figures_by_view`, by which views of one session are
         compared.
     """
     return {figure: row.get(name) for name, figure in _FIGURES.items()}
@@ -714,7 +714,7 @@ def map_session_score_to_view_figures(row: dict[str, Any], session: Session) -> 
         session: whose score it is.
 
     Returns:
-        Values by the names of `metrics.view_value_registry`.
+        Values by the names of `metrics.shown_figures_by_view`.
     """
     figures = map_score_row_to_view_figures(row)
     if row["source"] == "estimated" and session.origin is None:

@@ -15,7 +15,7 @@ from ctxkit.experiments.sweep_runs import get_recorded_sessions, mark_pareto_fro
 from ctxkit.experiments.sweep_workers import SessionRunner, SweepScoreOptions
 from ctxkit.metrics.bootstrap_and_paired_tests import (
     FEW_SESSIONS,
-    average_cost_model_uncertainty,
+    average_cost_uncertainty_usd,
     compare_settings,
 )
 from ctxkit.metrics.context_growth_and_floor import DEFAULT_WINDOW, estimate_floor
@@ -119,7 +119,7 @@ def advise(
         for s in usable
     ]
     bounds_list = [bound for bound in session_bounds if bound is not None]
-    best["cost_uncertainty_usd"] = best["rules"].map(average_cost_model_uncertainty(runs))
+    best["cost_uncertainty_usd"] = best["rules"].map(average_cost_uncertainty_usd(runs))
     best["indistinguishable_from"] = [
         _indistinguishable_from(row, best) for row in best.to_dict("records")
     ]

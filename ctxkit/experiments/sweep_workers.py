@@ -32,7 +32,7 @@ from ctxkit.experiments.setting_grids_and_labels import (
     RejectedSetting,
     convert_setting_to_plain_value,
 )
-from ctxkit.metrics.view_value_registry import register_view_values
+from ctxkit.metrics.shown_figures_by_view import register_view_values
 from ctxkit.policies.compaction_and_pruning_rules import unwrap_function
 
 if TYPE_CHECKING:

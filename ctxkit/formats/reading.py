@@ -18,7 +18,6 @@ from ctxkit._internal.gc_pause import pause_gc
 from ctxkit._internal.lazy_exports_and_hooks import call_hook, make_dunder_dir
 from ctxkit.errors import BadArguments, ReadError, UnknownFormat
 from ctxkit.formats.log_file_content import Source
-from ctxkit.formats.recorded_usage_repairs import drop_impossible_sizes, repair_session
 from ctxkit.formats.registry import (
     READER_MODULES,
     Reader,
@@ -28,6 +27,7 @@ from ctxkit.formats.registry import (
     get_reader,
     is_reader_of,
 )
+from ctxkit.formats.session_record_repairs import drop_impossible_sizes, repair_session
 from ctxkit.formats.transcript_and_raw_body_join import join_transcripts_with_raw_bodies
 from ctxkit.session.messages import Edit, Fault, Message
 from ctxkit.session.session import Session
@@ -44,7 +44,7 @@ __all__ = [
     "Reader",
     "all_readers",
     "detect_reader",
-    "find_logs",
+    "find_unread_logs",
     "format_names",
     "get_reader",
     "read",
@@ -138,7 +138,7 @@ def read_all(
     reader = None if format is None else get_reader(format)
     candidates, sessions = [], Sessions()
     for location in [paths] if isinstance(paths, (str, os.PathLike)) else list(paths):
-        candidates += find_logs(location, reader)
+        candidates += find_unread_logs(location, reader)
     unique = list({candidate.real_path: candidate for candidate in reversed(candidates)}.values())[
         ::-1
     ]
@@ -147,7 +147,9 @@ def read_all(
     return sessions
 
 
-def find_logs(location: str | os.PathLike[str], reader: Reader | None = None) -> list[LogCandidate]:
+def find_unread_logs(
+    location: str | os.PathLike[str], reader: Reader | None = None
+) -> list[UnreadLog]:
     """Return the files and session folders that may be sessions, without reading them.
 
     Args:
@@ -196,7 +198,7 @@ def _encode_sdk_object(message: Any) -> Any:
 
 
 def _collect_sessions(
-    candidates: list[LogCandidate], reader: Reader | None, sessions: Sessions, progress: bool
+    candidates: list[UnreadLog], reader: Reader | None, sessions: Sessions, progress: bool
 ) -> None:
     # A parent's file lies higher in the tree than those of its subagents. Reading from the top down
     # thus finds each parent first, and the files that it read as its children are skipped.
@@ -481,7 +483,7 @@ _PEEK_BYTES = 1024
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LogCandidate:
+class UnreadLog:
     """A file, or a folder that is one session, that may be read."""
 
     path: Path
@@ -516,7 +518,7 @@ class LogCandidate:
 
 def find_log_files(
     location: Path, find_folder_reader: Callable[[Path], Callable[[Path], Any] | None]
-) -> list[LogCandidate]:
+) -> list[UnreadLog]:
     """List the files at a location, sorted by name.
 
     Args:
@@ -526,20 +528,20 @@ def find_log_files(
     if location.is_dir():
         return list(_walk_folder(location, find_folder_reader))
     if location.exists() or location.is_symlink() or not glob.has_magic(str(location)):
-        return [LogCandidate(path=location, is_named=True)]
-    candidates: list[LogCandidate] = []
+        return [UnreadLog(path=location, is_named=True)]
+    candidates: list[UnreadLog] = []
     for name in sorted(glob.iglob(str(location), recursive=True)):  # noqa: PTH207  Path.glob refuses absolute patterns
         path = type(location)(name)
         if path.is_dir():
             candidates += [] if "**" in str(location) else _walk_folder(path, find_folder_reader)
         else:
-            candidates.append(LogCandidate(path=path))
-    return candidates or [LogCandidate(path=location, is_named=True, why="no file matches.")]
+            candidates.append(UnreadLog(path=path))
+    return candidates or [UnreadLog(path=location, is_named=True, why="no file matches.")]
 
 
 def _walk_folder(
     top: Path, find_folder_reader: Callable[[Path], Callable[[Path], Any] | None]
-) -> Iterator[LogCandidate]:
+) -> Iterator[UnreadLog]:
     visited: set[str] = set()
     for folder, subfolders, files in os.walk(top, followlinks=True):
         real = os.path.realpath(folder)
@@ -551,11 +553,11 @@ def _walk_folder(
         read_folder = find_folder_reader(path)
         if read_folder is not None:
             subfolders.clear()
-            yield LogCandidate(path=path, read_folder=read_folder)
+            yield UnreadLog(path=path, read_folder=read_folder)
             continue
         subfolders[:] = sorted(d for d in subfolders if d not in _SKIPPED_FOLDERS)
         for name in sorted(files):
-            candidate = LogCandidate(path=path / name, real_folder=real)
+            candidate = UnreadLog(path=path / name, real_folder=real)
             has_log_suffix = os.path.splitext(name)[1].lower() in LOG_SUFFIXES  # noqa: PTH122  ten times as quick
             if has_log_suffix or candidate.is_log or _may_be_text(candidate.path):
                 yield candidate

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from ctxkit._internal.tables import Table
-    from ctxkit.agent.session_event_and_artifact_files import ContextReportStore
+    from ctxkit.agent.files_beside_session_log import ContextReportStore
     from ctxkit.magics.kernel_sessions import KitState
     from ctxkit.metrics.context_window_report import ContextReport
     from ctxkit.metrics.cost.spend_breakdown import Spend
@@ -474,7 +474,7 @@ def count_next_prompt_tokens(kit: KitState, options: SessionArguments) -> Prefor
 
 def _get_report_store(kit: KitState, name: str | None) -> ContextReportStore:
     from ctxkit.agent.ctxkit_folder_and_trust import Workspace
-    from ctxkit.agent.session_event_and_artifact_files import ContextReportStore
+    from ctxkit.agent.files_beside_session_log import ContextReportStore
 
     session_name = name or kit.lives.current_name
     if session_name is not None and session_name in kit.lives:

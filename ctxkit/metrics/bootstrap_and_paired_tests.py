@@ -117,7 +117,7 @@ def compare_settings(
     }
 
 
-def average_cost_model_uncertainty(runs: pd.DataFrame, by: str = "rules") -> dict[Any, float]:
+def average_cost_uncertainty_usd(runs: pd.DataFrame, by: str = "rules") -> dict[Any, float]:
     """Return the uncertainty of each setting's mean cost, in dollars in both directions.
 
     For one session it is half the distance from `cost_low_usd` to `cost_high_usd`, the interval of

@@ -44,7 +44,7 @@ from ctxkit.metrics.item_index_and_rule_matching import VisibleMessageRows
 from ctxkit.metrics.means_and_prediction_intervals import mean_or_none, median_or_none
 from ctxkit.metrics.message_visibility import get_visibility
 from ctxkit.metrics.prompt_sizes_and_contents import SentPromptSizes, has_prompt_sizes
-from ctxkit.metrics.view_value_registry import register_view_values
+from ctxkit.metrics.shown_figures_by_view import register_view_values
 from ctxkit.policies.protocols import MODEL_FREE_METHODS
 from ctxkit.session.compactions_and_prunings import group_edits
 from ctxkit.session.messages import SEALED_SUMMARY, Message

@@ -41,7 +41,7 @@ from ctxkit.metrics.prompt_sizes_and_contents import (
     SentMessage,
     get_prompt_contents,
 )
-from ctxkit.metrics.view_value_registry import register_view_values
+from ctxkit.metrics.shown_figures_by_view import register_view_values
 from ctxkit.session.messages import Message, Provenance, Text, Thinking, ToolCall
 from ctxkit.session.titles import get_title
 from ctxkit.session.tool_calls import describe_message, pair_with_calls

@@ -6,8 +6,8 @@ from .compaction_diff_chart import diff as diff
 from .composition_chart import composition as composition
 from .cumulative_input_charts import budget as budget
 from .cumulative_input_charts import views as views
-from .estimator_error_chart import calibration as calibration
 from .growth_chart import growth as growth
+from .prompt_size_estimates_chart import calibration as calibration
 from .savings_thrash_loss_charts import loss as loss
 from .savings_thrash_loss_charts import savings as savings
 from .savings_thrash_loss_charts import thrash as thrash

@@ -28,7 +28,7 @@ from ctxkit._internal.lazy_exports_and_hooks import call_hook
 from ctxkit._internal.tables import SCROLL_BOX_CSS
 from ctxkit.errors import BadArguments, StoreError
 from ctxkit.formats.sessions_from_arguments import as_session, as_sessions
-from ctxkit.plots.plotly_to_svg import render_svg
+from ctxkit.plots.plotly_to_svg import render_svg_html
 from ctxkit.session.session import Session
 from ctxkit.session.titles import get_title, make_names_unique
 
@@ -80,7 +80,7 @@ class Drawing:
 
     def svg(self) -> str:
         """Return the static picture of the figure."""
-        return render_svg(self.plotly(), width=self.still_width, height=self.still_height)
+        return render_svg_html(self.plotly(), width=self.still_width, height=self.still_height)
 
 
 @dataclass(frozen=True)

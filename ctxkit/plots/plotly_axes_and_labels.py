@@ -282,7 +282,7 @@ class FigureAxis:
         return escape_plotly_text(get_json_path(self.spec, "title.text"), 80)
 
 
-class LineTrace(NamedTuple):
+class ScatterTrace(NamedTuple):
     """A trace of lines, points or an area; `base` is the lower edge of an area."""
 
     trace: Json
@@ -366,7 +366,7 @@ class TraceReader:
             axes[name].infer_kind(columns[name])
         return axes
 
-    def read_trace(self, i: int, trace: Json) -> LineTrace | RectangleTrace:
+    def read_trace(self, i: int, trace: Json) -> ScatterTrace | RectangleTrace:
         """Return the i-th trace."""
         axes = self.x_axes[trace.get("xaxis") or "x"], self.y_axes[trace.get("yaxis") or "y"]
         ink = pick_colour(i)
@@ -392,7 +392,7 @@ class TraceReader:
             base = np.interp(xs, *below) if below and len(below[0]) else np.zeros(len(xs))
             ys = base + np.nan_to_num(ys)
             self._tops[key] = (xs, ys)
-        return LineTrace(trace, ink, axes, xs, ys, base)
+        return ScatterTrace(trace, ink, axes, xs, ys, base)
 
     def _read_bars(self, one: RectangleTrace) -> RectangleTrace:
         """Return bars with their ends, by the bar mode of the figure."""

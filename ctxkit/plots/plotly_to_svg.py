@@ -14,8 +14,8 @@ from ctxkit._internal.tables import SCROLL_BOX_CSS
 from ctxkit.plots.plotly_axes_and_labels import (
     MAX_RECTANGLES,
     FigureAxis,
-    LineTrace,
     RectangleTrace,
+    ScatterTrace,
     TraceReader,
     convert_histogram_to_bars,
     convert_treemap_to_bars,
@@ -58,7 +58,7 @@ _PARTS = ("treemap", "sunburst", "icicle", "pie", "funnelarea")
 _ANCHORS = {"left": "start", "right": "end"}
 
 
-def render_svg(figure: Any, *, width: int = 720, height: int | None = None) -> str:
+def render_svg_html(figure: Any, *, width: int = 720, height: int | None = None) -> str:
     """Render a plotly figure as a static picture: SVG and a legend, without scripts or links.
 
     Lines, areas, points, bars and heat maps are drawn over any number of axes; the outer parts of
@@ -76,7 +76,7 @@ def render_svg(figure: Any, *, width: int = 720, height: int | None = None) -> s
         HTML.
 
     Example:
-        >>> picture = render_svg({"data": [{"x": [1, 2], "y": [3, 5], "name": "<b>a</b>"}]})
+        >>> picture = render_svg_html({"data": [{"x": [1, 2], "y": [3, 5], "name": "<b>a</b>"}]})
         >>> "<svg" in picture, "<b>" in picture
         (True, False)
     """
@@ -120,7 +120,7 @@ class _Picture:
                 traces_of_axis = [t for t in self.traces if t.axes[k] is axis]
                 pad = 0.02 * any(t.mode == "markers" for t in traces_of_axis)
                 axis.choose_range(np.concatenate([[], *(t.ends[k] for t in traces_of_axis)]), pad)
-        lines = sum(isinstance(t, LineTrace) for t in self.traces)
+        lines = sum(isinstance(t, ScatterTrace) for t in self.traces)
         self.points = min(max(MAX_POINTS // max(lines, 1), _FEWEST), _MOST)
         self.boxes = max(MAX_RECTANGLES // max(len(traces) - lines, 1), _FEWEST)
         self._set_margins()
@@ -158,7 +158,9 @@ class _Picture:
     def render(self) -> str:
         """Return the SVG, and its legend below."""
         # Boxes, then lines, then markers: a small mark is never covered by a large one.
-        drawn = sorted(self.traces, key=lambda t: isinstance(t, LineTrace) + (t.mode == "markers"))
+        drawn = sorted(
+            self.traces, key=lambda t: isinstance(t, ScatterTrace) + (t.mode == "markers")
+        )
         parts = [*self._draw_grid(), *self._draw_shapes()]
         for one in drawn:
             parts += (
@@ -254,7 +256,7 @@ class _Picture:
             else:
                 yield _svg_text(x, y + down, text, anchor, _HALO)
 
-    def _draw_line(self, one: LineTrace) -> Iterator[str]:
+    def _draw_line(self, one: ScatterTrace) -> Iterator[str]:
         index = decimate_points(one.y, self.points)
         points = self._to_pixels(one, index)
         finite = [point for point in points if point is not None]
@@ -270,7 +272,7 @@ class _Picture:
         if "text" in one.mode:
             yield from self._draw_texts(one, index, points)
 
-    def _to_pixels(self, one: LineTrace, index: Any) -> list[tuple[float, float] | None]:
+    def _to_pixels(self, one: ScatterTrace, index: Any) -> list[tuple[float, float] | None]:
         """Return points in pixels; None for one that is unknown or outside the figure's range."""
         x_axis, y_axis = one.axes
         xs, ys = x_axis.to_pixels(one.x[index]), y_axis.to_pixels(one.y[index])
@@ -281,7 +283,7 @@ class _Picture:
         rows = zip(xs.tolist(), ys.tolist(), inside.tolist(), strict=True)
         return [(x, y) if fits else None for x, y, fits in rows]
 
-    def _draw_texts(self, one: LineTrace, index: Any, points: Sequence[Any]) -> Iterator[str]:
+    def _draw_texts(self, one: ScatterTrace, index: Any, points: Sequence[Any]) -> Iterator[str]:
         """Yield the texts of points where plotly puts them; names of markers are placed later."""
         texts, sides = (
             read_trace_column(one.trace, "text"),
@@ -349,7 +351,7 @@ class _Picture:
         labels, obstacles = self.labels[:MAX_LABELS], []
         for one in self.traces if labels else ():
             # Only traces of few points are obstacles; a long one would leave no place for names.
-            if isinstance(one, LineTrace) and len(one.x) < _FEWEST:
+            if isinstance(one, ScatterTrace) and len(one.x) < _FEWEST:
                 points = [p for p in self._to_pixels(one, np.arange(len(one.x))) if p is not None]
                 obstacles += sample_points_along_line(points) if one.mode == "lines" else points
         placed = place_labels(
@@ -406,7 +408,7 @@ def _svg_line(
     return f'<line x1="{x0:.1f}" y1="{y0:.1f}" x2="{x1:.1f}" y2="{y1:.1f}" {style}/>'
 
 
-def _line_style(one: LineTrace) -> str:
+def _line_style(one: ScatterTrace) -> str:
     dashes = SVG_DASHES.get(get_json_path(one.trace, "line.dash", ""), "")
     width = to_float(get_json_path(one.trace, "line.width", 2))
     return f'stroke="{one.ink}" stroke-width="{width:g}" stroke-dasharray="{dashes}"'
@@ -440,7 +442,7 @@ def _closed_path(points: Iterable[tuple[float, float]]) -> str:
     return f"m{steps[0]}l{' '.join(steps[1:])}z".replace(" -", "-")
 
 
-def _marker_path(one: LineTrace, points: Iterable[tuple[float, float]]) -> str:
+def _marker_path(one: ScatterTrace, points: Iterable[tuple[float, float]]) -> str:
     """Return the markers of a trace as one path; a dot is a line of no length with round ends."""
     size, symbol = (
         get_json_path(one.trace, f"marker.{key}", "circle") for key in ("size", "symbol")
@@ -467,10 +469,10 @@ def _marker_path(one: LineTrace, points: Iterable[tuple[float, float]]) -> str:
     return f'<path d="{path}" {style}/>'
 
 
-def _legend_key(one: LineTrace | RectangleTrace) -> str:
+def _legend_key(one: ScatterTrace | RectangleTrace) -> str:
     """Return a piece of a trace as it is drawn."""
     body = f'<path d="M7 0h10v10h-10z" fill="{one.ink}"/>'
-    if isinstance(one, LineTrace) and not one.trace.get("stackgroup"):
+    if isinstance(one, ScatterTrace) and not one.trace.get("stackgroup"):
         veil = _area_fill(one.trace, one.ink)
         body = f'<path d="M0 5h24v5h-24z" {veil}/>' if one.base is not None else ""
         body += f'<path d="M0 5h24" {_line_style(one)}/>' if "lines" in one.mode else ""

@@ -12,7 +12,7 @@ from ctxkit._internal.chart_style import PLOTLY_LAYOUT, TEXT_COLOUR, choose_text
 from ctxkit._internal.formatting_and_sanitizing import pluralize
 from ctxkit.errors import BadArguments
 from ctxkit.metrics.bootstrap_and_paired_tests import (
-    average_cost_model_uncertainty,
+    average_cost_uncertainty_usd,
     find_pareto_front,
     summarise_runs,
 )
@@ -98,7 +98,7 @@ def frontier_data(
     )
     # NaN masks a setting that exceeds the window: it is on no front and beats no other.
     best = find_pareto_front(*(rows[c].where(~over).tolist() for c in (x, y)))
-    uncertainty = average_cost_model_uncertainty(runs, by) if x == "cost_usd" else {}
+    uncertainty = average_cost_uncertainty_usd(runs, by) if x == "cost_usd" else {}
     points: dict[Any, FrontierPoint] = {}
     for r, out, is_best in zip(rows.to_dict("records"), over.tolist(), best.tolist(), strict=True):
         point = FrontierPoint(

@@ -25,7 +25,7 @@ from ctxkit.plots.plotly_axes_and_labels import (
     place_labels,
     sample_points_along_line,
 )
-from ctxkit.plots.plotly_to_svg import render_svg
+from ctxkit.plots.plotly_to_svg import render_svg_html
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -207,7 +207,9 @@ class XyDrawing(Drawing):
         """Return the static picture."""
         # without hover texts, which take most of the time: this is drawn while a turn runs
         figure = self._figure(self.points, self.circles, hover=False)
-        return render_svg(figure, height=max(_STILL_HEIGHT, _ROW_HEIGHT * len(self.y_ticks) + 50))
+        return render_svg_html(
+            figure, height=max(_STILL_HEIGHT, _ROW_HEIGHT * len(self.y_ticks) + 50)
+        )
 
     def _figure(self, points: int, circles: int, *, hover: bool = True) -> dict[str, Any]:
         values = [t.heights() for t in self.traces]

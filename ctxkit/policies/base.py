@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from ctxkit.policies.protocols import Policy, PromptForecast
-    from ctxkit.policies.schedules.schedule_method_input import ScheduleView
+    from ctxkit.policies.schedules.schedule_view_of_new_calls import ScheduleView
     from ctxkit.tokens.token_counters import ContextBudget
 
 

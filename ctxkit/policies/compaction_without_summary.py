@@ -21,7 +21,7 @@ from ctxkit.tokens.provider_rules import get_value
 if TYPE_CHECKING:
     from ctxkit.policies.base import BasePolicy, Natural, Positive, Proportion
     from ctxkit.policies.history.history import History
-    from ctxkit.policies.schedules.schedule_method_input import ScheduleView
+    from ctxkit.policies.schedules.schedule_view_of_new_calls import ScheduleView
     from ctxkit.tokens import ContextBudget
 
 

@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Literal
 from ctxkit.errors import BadArguments, did_you_mean
 from ctxkit.policies.base import EarlierTurnsFilter, ScheduledPruning
 from ctxkit.policies.history.growing_columns_and_sums import ASSISTANT, TOOL, USER
-from ctxkit.policies.history.history_columns_and_searches import get_role_code
+from ctxkit.policies.history.history_view_and_searches import get_role_code
 from ctxkit.policies.schedules.pruned_message_states import UNDO_CHANGE
-from ctxkit.policies.schedules.schedule_method_input import (
-    OldAndNewPositions,
+from ctxkit.policies.schedules.schedule_view_of_new_calls import (
+    PositionsByAge,
     VisibilityChanges,
     VisiblePositions,
 )
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from ctxkit.policies.base import Natural
-    from ctxkit.policies.schedules.schedule_method_input import ScheduleView
+    from ctxkit.policies.schedules.schedule_view_of_new_calls import ScheduleView
     from ctxkit.session.messages import Message
     from ctxkit.tokens import ContextBudget
 
@@ -176,8 +176,8 @@ class TurnAge(EarlierTurnsFilter):
     def schedule(self, view: ScheduleView, _budget: ContextBudget) -> None:
         """Hide older messages when a turn begins after enough replies."""
         visible: VisiblePositions = view.memory.setdefault("shown", VisiblePositions())
-        replies: OldAndNewPositions = view.memory.setdefault("replies", OldAndNewPositions())
-        pinned: OldAndNewPositions = view.memory.setdefault("pinned", OldAndNewPositions())
+        replies: PositionsByAge = view.memory.setdefault("replies", PositionsByAge())
+        pinned: PositionsByAge = view.memory.setdefault("pinned", PositionsByAge())
         for call, added, hidden, _ in view.iter_visibility_changes() if self.turns else ():
             visible.follow(added, hidden)
             for of in (replies, pinned):
@@ -232,8 +232,8 @@ class Tail(EarlierTurnsFilter):
         if not self.messages:
             return
         visible: VisiblePositions = view.memory.setdefault("shown", VisiblePositions())
-        pinned: OldAndNewPositions = view.memory.setdefault("pinned", OldAndNewPositions())
-        free: OldAndNewPositions = view.memory.setdefault("free", OldAndNewPositions())
+        pinned: PositionsByAge = view.memory.setdefault("pinned", PositionsByAge())
+        free: PositionsByAge = view.memory.setdefault("free", PositionsByAge())
         for call, added, hidden, protected in view.iter_visibility_changes():
             visible.follow(added, hidden)
             for p in hidden:
@@ -446,7 +446,7 @@ class _Pruned:
         self.rule = rule
         self.changed: set[int] = set()
         """Positions that have a change."""
-        self._visible, self._units = VisiblePositions(), OldAndNewPositions()
+        self._visible, self._units = VisiblePositions(), PositionsByAge()
         """Visible positions, and of them the first of each message in the SDK's sense."""
         self._positions: dict[str, list[int]] = {}
         """For each call id the visible positions with it."""
@@ -567,7 +567,7 @@ class MessageCountCap(ScheduledPruning):
     def schedule(self, view: ScheduleView, _budget: ContextBudget) -> None:
         """Hide the messages between the head and the newest ones when there are too many."""
         visible: VisiblePositions = view.memory.setdefault("shown", VisiblePositions())
-        protected: OldAndNewPositions = view.memory.setdefault("stays", OldAndNewPositions())
+        protected: PositionsByAge = view.memory.setdefault("stays", PositionsByAge())
         for call, added, hidden, newly_protected in (
             view.iter_visibility_changes() if self.max_messages else ()
         ):
@@ -594,7 +594,7 @@ class MessageCountCap(ScheduledPruning):
         self,
         view: ScheduleView,
         visible: VisiblePositions,
-        protected: OldAndNewPositions,
+        protected: PositionsByAge,
         call: int,
     ) -> list[int]:
         """Return the positions that stay: hide until at most `max_messages` are left."""
@@ -612,7 +612,7 @@ class MessageCountCap(ScheduledPruning):
         self,
         view: ScheduleView,
         visible: VisiblePositions,
-        protected: OldAndNewPositions,
+        protected: PositionsByAge,
         call: int,
     ) -> list[int]:
         """Return the positions that one pass of Tyrum's cap leaves; groups are not parted."""

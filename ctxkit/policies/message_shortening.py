@@ -14,7 +14,7 @@ from ctxkit.errors import BadArguments
 from ctxkit.policies.base import ScheduledPruning, check_at_least
 from ctxkit.policies.history.growing_columns_and_sums import TOOL
 from ctxkit.policies.schedules.pruned_message_states import UNDO_CHANGE
-from ctxkit.policies.schedules.schedule_method_input import OldAndNewPositions
+from ctxkit.policies.schedules.schedule_view_of_new_calls import PositionsByAge
 from ctxkit.policies.texts import message_content_and_truncation
 from ctxkit.session.messages import (
     OTHER_AGENT_CALL_KIND,
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from ctxkit.policies.base import Natural, Positive
-    from ctxkit.policies.schedules.schedule_method_input import ScheduleView
+    from ctxkit.policies.schedules.schedule_view_of_new_calls import ScheduleView
     from ctxkit.tokens import ContextBudget
 
 
@@ -498,7 +498,7 @@ class _Elidable:
     """
 
     def __init__(self, placeholder: str) -> None:
-        self.placeholder, self.window = placeholder, OldAndNewPositions()
+        self.placeholder, self.window = placeholder, PositionsByAge()
         self.sizes: dict[int, tuple[int, int]] = {}
         """For each position its characters, and the characters that eliding it saves."""
         self._nominal_sums, self._saved_sums = [0], [0]

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from ctxkit.policies.base import ScheduledPruning, check_at_least
 from ctxkit.policies.history.growing_columns_and_sums import ASSISTANT, TOOL, USER, count_chars
 from ctxkit.policies.schedules.pruned_message_states import UNDO_CHANGE
-from ctxkit.policies.schedules.schedule_method_input import OldAndNewPositions, TextsByPosition
+from ctxkit.policies.schedules.schedule_view_of_new_calls import PositionsByAge, TextsByPosition
 from ctxkit.policies.texts import message_content_and_truncation
 from ctxkit.session.messages import Message, Text, get_plain_text
 from ctxkit.tokens.provider_rules import DEFAULT_CACHE_LIFE
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from ctxkit.policies.base import Natural, Positive, Proportion
     from ctxkit.policies.history.history import History
-    from ctxkit.policies.schedules.schedule_method_input import ScheduleView
+    from ctxkit.policies.schedules.schedule_view_of_new_calls import ScheduleView
     from ctxkit.session.messages import ToolCall
     from ctxkit.tokens import ContextBudget
 
@@ -122,7 +122,7 @@ class KeepToolPairs(ScheduledPruning):
             stages = (None, replace(self, from_chars=0))
             view.stages(stages, lambda call, _: view.chars(call) >= self.from_chars)
             return
-        window: OldAndNewPositions = view.memory.setdefault("window", OldAndNewPositions())
+        window: PositionsByAge = view.memory.setdefault("window", PositionsByAge())
         results_of_pair: dict[int, list[int]] = view.memory.setdefault("results of each pair", {})
         for call, added, hidden, _ in view.iter_visibility_changes("tool"):
             for p in hidden:
@@ -456,7 +456,7 @@ class _PrunedResults:
         """For each result its characters before and after trimming."""
         self._trim_savings = 0
         """Characters that trimming all of them saves."""
-        self._window = OldAndNewPositions()
+        self._window = PositionsByAge()
         """Results that clearing makes shorter; the old ones are cleared."""
         self._clear_sums = [0]
         """Sums of the characters that clearing the first n saves."""

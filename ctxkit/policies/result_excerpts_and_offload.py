@@ -14,7 +14,7 @@ import msgspec
 
 from ctxkit.policies.base import CompositePolicy, ScheduledPruning
 from ctxkit.policies.schedules.pruned_message_states import UNDO_CHANGE
-from ctxkit.policies.schedules.schedule_method_input import OldAndNewPositions, TextsByPosition
+from ctxkit.policies.schedules.schedule_view_of_new_calls import PositionsByAge, TextsByPosition
 from ctxkit.policies.texts import message_content_and_truncation
 from ctxkit.session.messages import USER_VISIBLE_KEY, Message, Text, get_plain_text
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from ctxkit.policies.base import BasePolicy, Natural
-    from ctxkit.policies.schedules.schedule_method_input import ScheduleView
+    from ctxkit.policies.schedules.schedule_view_of_new_calls import ScheduleView
     from ctxkit.session.messages import ToolCall
     from ctxkit.tokens import ContextBudget
 
@@ -69,7 +69,7 @@ class _Archive:
 
     def schedule(self, view: ScheduleView, _budget: ContextBudget) -> None:
         """Archive each result when enough newer ones follow; append the digest."""
-        window: OldAndNewPositions = view.memory.setdefault("results", OldAndNewPositions())
+        window: PositionsByAge = view.memory.setdefault("results", PositionsByAge())
         lines: TextsByPosition = view.memory.setdefault("lines", TextsByPosition())
         news = {call: more for call, *more in view.iter_visibility_changes("tool")}
         events = view.events("tool")
@@ -90,7 +90,7 @@ class _Archive:
     def _shift_window(
         self,
         view: ScheduleView,
-        window: OldAndNewPositions,
+        window: PositionsByAge,
         lines: TextsByPosition,
         call: int,
         news: Sequence[Sequence[int]],

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from ctxkit.policies.base import Natural
-    from ctxkit.policies.schedules.schedule_method_input import ScheduleView
+    from ctxkit.policies.schedules.schedule_view_of_new_calls import ScheduleView
     from ctxkit.session.messages import Message, ToolCall
     from ctxkit.tokens import ContextBudget
 

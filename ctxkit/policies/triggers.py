@@ -11,7 +11,7 @@ from ctxkit._internal.lazy_exports_and_hooks import make_dunder_dir
 from ctxkit.errors import BadArguments, short_repr
 from ctxkit.policies.base import ValidatedSettings, check_at_least
 from ctxkit.policies.history.history import is_new_request
-from ctxkit.policies.history.history_columns_and_searches import get_role_code
+from ctxkit.policies.history.history_view_and_searches import get_role_code
 from ctxkit.policies.history.message_log import ColdCacheCalls
 from ctxkit.policies.protocols import FunctionWrapper, HasName, is_only_call_overridden, name_of
 from ctxkit.tokens.provider_rules import DEFAULT_CACHE_LIFE
@@ -36,7 +36,7 @@ __all__ = [
     "Count",
     "Either",
     "Idle",
-    "NearMessageCap",
+    "MessageCapWarning",
     "Never",
     "Not",
     "Overflow",
@@ -422,14 +422,14 @@ class Count(ValidatedSettings, BaseTrigger):
 
 
 @dataclass(frozen=True)
-class NearMessageCap(Count):
+class MessageCapWarning(Count):
     """As `Count`, reported as `message_cap`: a warning near the most messages that are shown.
 
     It is fuseraft's `ContextCapFraction`, which warns before older messages are left out.
 
     Example:
         >>> import ctxkit as ck
-        >>> rules = ck.policies.Rules("window", Above(8_000), warnings=NearMessageCap(n=50))
+        >>> rules = ck.policies.Rules("window", Above(8_000), warnings=MessageCapWarning(n=50))
         >>> replay = ck.replay(ck.read(ck.samples.path("chat")), rules)
         >>> replay.details["replay"]["warned"]
         [{'call': 24, 'trigger': 'message_cap'}]

@@ -7,7 +7,7 @@ from itertools import accumulate
 from math import floor
 from typing import TYPE_CHECKING, Any
 
-from ctxkit.policies.history.history_columns_and_searches import get_role_code
+from ctxkit.policies.history.history_view_and_searches import get_role_code
 
 if TYPE_CHECKING:
     from collections.abc import Callable

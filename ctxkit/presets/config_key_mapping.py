@@ -22,7 +22,7 @@ from ctxkit._internal.setting_value_validation import (
     WHOLE,
 )
 from ctxkit.errors import BadArguments, UnknownPreset, did_you_mean
-from ctxkit.presets import config_syntax
+from ctxkit.presets import config_text_reading_and_writing
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -354,7 +354,7 @@ class ConfigWriter:
         tree = config.to_config_tree({**parameters, "subject": self.subject})
         if config.system == "fuseraft" and not rules.auto:
             del tree["Orchestration"]["Compaction"]
-        return config_syntax.dump_config(tree, self.syntax or config.syntax)
+        return config_text_reading_and_writing.dump_config(tree, self.syntax or config.syntax)
 
     def _check_unchanged(self, rules: Rules, parameters: dict[str, Any]) -> None:
         from ctxkit.presets.registry_and_setting_checks import preset

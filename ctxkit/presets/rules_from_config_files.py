@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from ctxkit._internal.formatting_and_sanitizing import sanitize_text
 from ctxkit.errors import BadArguments, UnknownFormat, UnknownPreset, did_you_mean
-from ctxkit.presets import config_syntax
+from ctxkit.presets import config_text_reading_and_writing
 from ctxkit.presets.config_key_mapping import ConfigWriter, get_preset_defaults
 from ctxkit.presets.registry_and_setting_checks import names, preset
 from ctxkit.presets.systems import (
@@ -93,7 +93,7 @@ def parse_rules(
     if isinstance(path, Mapping):
         content, syntax, path = dict(path), "env", "the environment"
     else:
-        content, syntax = config_syntax.load_config(path)
+        content, syntax = config_text_reading_and_writing.load_config(path)
     config = get_system_config_file(system) if system else detect_system_config_file(content, path)
     if agent is not None and config.has_one_agent:
         raise BadArguments(

@@ -71,7 +71,7 @@ if TYPE_CHECKING:
 
     from ctxkit.engine import Run
     from ctxkit.metrics.team_agent_logs_and_turns import OwnAndSharedSession, TeamTurn
-    from ctxkit.policies.schedules.schedule_method_input import ScheduleView
+    from ctxkit.policies.schedules.schedule_view_of_new_calls import ScheduleView
     from ctxkit.session.messages import Provenance, ToolCall
     from ctxkit.session.session import Session
     from ctxkit.teams.team_definition import ContextSource

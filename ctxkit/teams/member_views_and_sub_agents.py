@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
     from ctxkit.agent.live_session import LiveSession
     from ctxkit.agent.tools.confined_root import RootFolder
-    from ctxkit.policies.schedules.schedule_method_input import ScheduleView
+    from ctxkit.policies.schedules.schedule_view_of_new_calls import ScheduleView
     from ctxkit.presets.config_key_mapping import ConfigSection
     from ctxkit.session.messages import Part
     from ctxkit.teams.team_definition import ContextSource, Isolation

@@ -39,7 +39,7 @@ from ctxkit.teams.team_definition import (
     Transition,
     parse_condition,
 )
-from ctxkit.teams.turn_prompts_and_status import MAX_ITEMS
+from ctxkit.teams.turn_prompts_and_team_status import MAX_ITEMS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence

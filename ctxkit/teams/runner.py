@@ -38,11 +38,11 @@ from ctxkit.teams.shared_history_and_checkpoint import (
 from ctxkit.teams.turn_decisions import (
     check_resumable,
     decide_turn,
-    get_current_state_name,
     get_next_agent,
+    get_next_state_name,
     make_initial_status,
 )
-from ctxkit.teams.turn_prompts_and_status import (
+from ctxkit.teams.turn_prompts_and_team_status import (
     TurnDecision,
     TurnReply,
     quote_previous_reply,
@@ -63,7 +63,7 @@ if TYPE_CHECKING:
     from ctxkit.teams.handoffs_and_contracts import TurnFilesAndCommands
     from ctxkit.teams.live_team_sessions import SessionFactory
     from ctxkit.teams.team_definition import Member, TeamPlan
-    from ctxkit.teams.turn_prompts_and_status import TeamStatus
+    from ctxkit.teams.turn_prompts_and_team_status import TeamStatus
 
 
 class Team:
@@ -396,7 +396,7 @@ class TurnRunner:
         self._files.write_event("agent_start", status.turns, {"state": status.state}, member.name)
         if not status.recovery_or_verifier:
             words += quote_previous_reply(
-                self._plan.states.get(get_current_state_name(status)), status, self._sessions
+                self._plan.states.get(get_next_state_name(status)), status, self._sessions
             )
         changes = self.collect_changes()
         details = self._status_details(member, status, changes)

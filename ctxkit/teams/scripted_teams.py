@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any
 from ctxkit._internal.formatting_and_sanitizing import sanitize_text
 from ctxkit.agent.models.scripted_and_lookup_models import SCRIPT_OVER, ScriptedModel, make_reply
 from ctxkit.errors import BadArguments, did_you_mean
-from ctxkit.presets import config_syntax
+from ctxkit.presets import config_text_reading_and_writing
 from ctxkit.session.messages import Message, Text, ToolCall
 from ctxkit.teams.member_views_and_sub_agents import sub_agent_name
 from ctxkit.teams.team_definition import matches_any
-from ctxkit.teams.turn_decisions import get_current_state_name
+from ctxkit.teams.turn_decisions import get_next_state_name
 from ctxkit.tokens import default_counter
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
         TeamPlan,
         Transition,
     )
-    from ctxkit.teams.turn_prompts_and_status import TeamStatus
+    from ctxkit.teams.turn_prompts_and_team_status import TeamStatus
 
     Step = tuple[str, dict[str, Any]] | str
 
@@ -295,7 +295,7 @@ def make_script_models(
         if m.sub_agent is not None
     }
     if path:
-        content, _ = config_syntax.load_config(path)
+        content, _ = config_text_reading_and_writing.load_config(path)
         for name, turns in _parse_script(content, [*models]).items():
             models[name] = make_scripted_agent(name, turns, clock)
     return models
@@ -352,7 +352,7 @@ class ContractScriptGenerator:
         if status.is_verifier_due:
             yield "What was claimed agrees with what was done."
             return
-        state = self.plan.states.get(get_current_state_name(status))
+        state = self.plan.states.get(get_next_state_name(status))
         way = self._way(state, status) if state is not None else None
         if "files" in member.tools:
             yield "list_files", {}
@@ -406,7 +406,7 @@ class ContractScriptGenerator:
         return len(self.plan.states)
 
     def _last_words(self, member: Member, way: Transition | None, status: TeamStatus) -> list[str]:
-        state = self.plan.states.get(get_current_state_name(status))
+        state = self.plan.states.get(get_next_state_name(status))
         if state is not None and state.split_list_path:
             return [
                 json.dumps(_nested(state.split_list_path, ["the first item", "the second item"]))

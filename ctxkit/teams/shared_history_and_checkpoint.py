@@ -11,7 +11,7 @@ import msgspec
 
 from ctxkit._internal.redaction import redact
 from ctxkit.agent.change_intent_evidence_records import MAX_ARGUMENT_CHARS, encode_record
-from ctxkit.agent.session_event_and_artifact_files import EventLog
+from ctxkit.agent.files_beside_session_log import EventLog
 from ctxkit.agent.signed_session_settings import make_session_settings, with_session_settings
 from ctxkit.agent.turn_state_and_events import Limits, is_compaction
 from ctxkit.errors import StoreError
@@ -31,7 +31,7 @@ from ctxkit.policies.compaction_and_pruning_rules import Rules
 from ctxkit.session.messages import CORRECTION_KIND, Message, Text, get_plain_text
 from ctxkit.session.tool_calls import map_results_by_call
 from ctxkit.teams.team_definition import make_stored_plan_details
-from ctxkit.teams.turn_prompts_and_status import TeamStatus
+from ctxkit.teams.turn_prompts_and_team_status import TeamStatus
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from ctxkit.session.messages import ToolCall
     from ctxkit.session.session import Session
     from ctxkit.teams.team_definition import Member, TeamPlan
-    from ctxkit.teams.turn_prompts_and_status import TurnDecision
+    from ctxkit.teams.turn_prompts_and_team_status import TurnDecision
 
 
 _APPEND_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_APPEND
@@ -195,7 +195,7 @@ class TurnMessage(msgspec.Struct, frozen=True, kw_only=True, rename="pascal"):
     tool_calls: tuple[TurnToolCall, ...] = ()
 
 
-class StateMachineState(msgspec.Struct, frozen=True, kw_only=True, rename="pascal"):
+class StateMachineCounters(msgspec.Struct, frozen=True, kw_only=True, rename="pascal"):
     """State of the state machine."""
 
     transition_failure_key: str | None = None
@@ -216,7 +216,7 @@ class TeamCheckpoint(msgspec.Struct, frozen=True, kw_only=True, rename="pascal")
     last_updated_at: str
     is_complete: bool
     current_state_name: str | None = None
-    state_machine_state: StateMachineState | None = None
+    state_machine_state: StateMachineCounters | None = None
 
 
 def encode_checkpoint(
@@ -233,7 +233,7 @@ def encode_checkpoint(
     """
     messages = ledger.messages
     tasks = [m for m in messages if m.kind == TASK]
-    machine = StateMachineState(
+    machine = StateMachineCounters(
         transition_failure_key=next(reversed(status.failures), None),
         visited_states=status.visited,
         back_edge_visits=status.visits,

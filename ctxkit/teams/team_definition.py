@@ -92,7 +92,7 @@ class VerifierPlan:
         return odd or (self.interval_turns > 0 and turns % self.interval_turns == 0)
 
 
-def classify_failure(
+def classify_contract_failure(
     missing: Sequence[str], *, failed_before: bool, used_tools: bool
 ) -> FailureKind:
     """Return the kind of a failure.

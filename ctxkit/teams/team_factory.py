@@ -18,7 +18,7 @@ from ctxkit.agent.tools import confined_root
 from ctxkit.agent.tools.confined_root import RootFolder
 from ctxkit.agent.turn_state_and_events import Limits, ignore_event
 from ctxkit.errors import BadArguments, CtxkitError, StoreError
-from ctxkit.presets import config_syntax
+from ctxkit.presets import config_text_reading_and_writing
 from ctxkit.presets.config_key_mapping import ConfigSection
 from ctxkit.presets.fuseraft_config import check_team_counts, get_orchestration_section
 from ctxkit.teams.fuseraft_config import parse_plan
@@ -167,7 +167,7 @@ def _load_team_config(config: Any) -> dict[str, Any]:
     """Return a config as plain values, with the files that it names and paths of this system."""
     if isinstance(config, (str, Path)):
         place = Path(config).expanduser().parent
-        content, _ = config_syntax.load_config(config)
+        content, _ = config_text_reading_and_writing.load_config(config)
         check_team_counts(content)
         config = load_referenced_files(content, place)
     if not isinstance(config, Mapping):
@@ -260,7 +260,7 @@ def _load_agent(root: RootFolder, section: ConfigSection) -> dict[str, Any]:
     if not path:
         return values
     try:
-        content, _ = config_syntax.load_config(root.resolve(path))
+        content, _ = config_text_reading_and_writing.load_config(root.resolve(path))
     except CtxkitError as e:
         raise BadArguments(f"AgentFile {sanitize_text(path, 120)}: {e}") from None
     base = ConfigSection(content)

@@ -9,8 +9,8 @@ from msgspec.structs import replace
 
 from ctxkit.errors import BadArguments
 from ctxkit.teams.next_agent_selection import PROGRESS_FIELD
-from ctxkit.teams.team_definition import classify_failure, find_json_object, matches_any
-from ctxkit.teams.turn_prompts_and_status import (
+from ctxkit.teams.team_definition import classify_contract_failure, find_json_object, matches_any
+from ctxkit.teams.turn_prompts_and_team_status import (
     MAX_ITEMS,
     TeamStatus,
     TurnDecision,
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     from ctxkit.teams.handoffs_and_contracts import ContractChecker
     from ctxkit.teams.team_definition import ManagerStallLimits, TeamPlan, Transition
-    from ctxkit.teams.turn_prompts_and_status import TurnReply
+    from ctxkit.teams.turn_prompts_and_team_status import TurnReply
 
 
 _TAIL_CHARS = 20_000
@@ -82,7 +82,7 @@ def check_resumable(
     )
 
 
-def get_current_state_name(status: TeamStatus) -> str:
+def get_next_state_name(status: TeamStatus) -> str:
     """Return the name of the next turn's state.
 
     Args:
@@ -108,7 +108,7 @@ def get_next_agent(plan: TeamPlan, status: TeamStatus) -> str:
     if status.recovery_or_verifier:
         return status.recovery_or_verifier
     if plan.order == "statemachine":
-        return plan.states[get_current_state_name(status)].agent
+        return plan.states[get_next_state_name(status)].agent
     # turns of this task without the verifier's, so that an audit does not shift the round
     takers = _round_agents(plan)
     return takers[(status.turns - status.turns_before_task - status.verifier_turns) % len(takers)]
@@ -250,7 +250,7 @@ def _decide_contract_failure(
     key = f"{status.state} > {transition.to}"
     count = status.failures.get(key, 0) + 1
     status = replace(status, failures={**status.failures, key: count})
-    kind = classify_failure(missing, failed_before=count > 1, used_tools=turn.used_tools)
+    kind = classify_contract_failure(missing, failed_before=count > 1, used_tools=turn.used_tools)
     payload = {"keyword": transition.signal, "consecutive": count, "message": "; ".join(missing),
             "failure": kind}  # fmt: skip
     if plan.failure_limits.stops(kind, count):

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from ctxkit.presets.registry_and_setting_checks import RulesLike
     from ctxkit.session.session import Session
     from ctxkit.widgets.anti_thrash_guard_widget import ThrashWidget
-    from ctxkit.widgets.break_even_widget import BreakEvenWidget
+    from ctxkit.widgets.break_even_widget import ResultRemovalBreakEvenWidget
     from ctxkit.widgets.budget_threshold_hits_widget import BudgetWidget
     from ctxkit.widgets.session_compactions_widget import SavingsWidget
     from ctxkit.widgets.session_explorer import Explorer
@@ -66,7 +66,7 @@ def explore(
 
 
 @accepts_session
-def break_even(session: Session, call: int = -1) -> BreakEvenWidget:
+def break_even(session: Session, call: int = -1) -> ResultRemovalBreakEvenWidget:
     """Return a widget that removes a result from one prompt, and says when this is paid back.
 
     The tokens behind the result must be written to the cache again, where they would have been
@@ -87,12 +87,12 @@ def break_even(session: Session, call: int = -1) -> BreakEvenWidget:
         >>> import ctxkit as ck
         >>> widget = ck.break_even(ck.read(ck.samples.path("billing")), 5)
         >>> type(widget).__name__
-        'BreakEvenWidget'
+        'ResultRemovalBreakEvenWidget'
     """
     from ctxkit.plots.cache_and_prompt_strip_charts import get_prompt_strip
-    from ctxkit.widgets.break_even_widget import BreakEvenWidget
+    from ctxkit.widgets.break_even_widget import ResultRemovalBreakEvenWidget
 
-    return BreakEvenWidget(session, get_prompt_strip(session, call))
+    return ResultRemovalBreakEvenWidget(session, get_prompt_strip(session, call))
 
 
 def tune(session: Any, rules: RulesLike | None = None, **ranges: tuple[float, ...]) -> Tuner:

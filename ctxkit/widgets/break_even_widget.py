@@ -117,7 +117,7 @@ def _is_in_block(block: PromptBlock, span: BlockSpan) -> bool:
     return block.start <= span.start < block.start + block.tokens
 
 
-class BreakEvenWidget(StaticOutputsMixin, w.VBox):  # type: ignore[misc]
+class ResultRemovalBreakEvenWidget(StaticOutputsMixin, w.VBox):  # type: ignore[misc]
     """The widget that `ctxkit.break_even` returns; `removal` is what its controls say.
 
     Front ends without widgets get text and HTML.

@@ -26,7 +26,7 @@ from ctxkit.errors import BadArguments
 from ctxkit.metrics.frames.per_session import rows
 from ctxkit.metrics.prompt_composition import count_groups_by_call
 from ctxkit.metrics.prompt_sizes_and_contents import get_prompt_contents, get_prompt_sizes
-from ctxkit.metrics.view_value_registry import register_view_values
+from ctxkit.metrics.shown_figures_by_view import register_view_values
 from ctxkit.session.messages import Attachment, Edit, Message, SizeOnly, Text, Thinking, ToolCall
 from ctxkit.session.titles import get_title
 from ctxkit.session.tool_calls import (

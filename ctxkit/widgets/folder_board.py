@@ -37,7 +37,7 @@ from ctxkit.widgets.folder_board_rows import (
     GROUPINGS,
     BoardRow,
     count_main_sessions,
-    iter_sessions_in_same_file,
+    iter_session_and_subagents,
     limit_table_rows,
     make_board_row,
     make_group_sum_cells,
@@ -381,7 +381,7 @@ def read_board_rows(stamp: FileStamp) -> tuple[BoardRow, ...]:
         return tuple(
             make_board_row(each, stamp.path)
             for s in read_all(stamp.path, progress=False)
-            for each in iter_sessions_in_same_file(s)
+            for each in iter_session_and_subagents(s)
         )
     except (CtxkitError, OSError, ValueError, ArithmeticError, LookupError):
         return ()

@@ -22,7 +22,7 @@ from ctxkit.formats.reading import read_all
 from ctxkit.metrics.cache_misses import find_cache_misses
 from ctxkit.metrics.compaction_outcomes import thrash
 from ctxkit.metrics.frames.per_session import rows
-from ctxkit.metrics.view_value_registry import register_view_values
+from ctxkit.metrics.shown_figures_by_view import register_view_values
 from ctxkit.session.titles import get_title
 
 if TYPE_CHECKING:
@@ -244,7 +244,7 @@ def make_board_row(session: Session, path: str = "") -> BoardRow:
     )
 
 
-def iter_sessions_in_same_file(session: Session) -> Iterator[Session]:
+def iter_session_and_subagents(session: Session) -> Iterator[Session]:
     """Yield a session and those of its subagents that are in the same file.
 
     Args:
@@ -256,7 +256,7 @@ def iter_sessions_in_same_file(session: Session) -> Iterator[Session]:
     yield session
     for child in session.children:
         if child.path_ in (None, session.path_):
-            yield from iter_sessions_in_same_file(child)
+            yield from iter_session_and_subagents(child)
 
 
 def read_session_of_row(row: BoardRow) -> Session:
@@ -273,7 +273,7 @@ def read_session_of_row(row: BoardRow) -> Session:
         ReadError: the file cannot be read.
     """
     for session in read_all(row.path, progress=False):
-        for each in iter_sessions_in_same_file(session):
+        for each in iter_session_and_subagents(session):
             if sanitize_line(each.id, 200) == row.id:
                 return each
     raise BadArguments(

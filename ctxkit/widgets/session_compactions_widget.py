@@ -23,7 +23,7 @@ from ctxkit.formats.snapshots.column_blocks_and_faults import SNAPSHOT_FIELDS
 from ctxkit.metrics import compaction_outcomes, loss_tables
 from ctxkit.metrics.cost.replay_cost_model import ReplayCostModel
 from ctxkit.metrics.frames import per_compaction
-from ctxkit.metrics.view_value_registry import register_view_values
+from ctxkit.metrics.shown_figures_by_view import register_view_values
 from ctxkit.plots.compaction_diff_chart import get_diff_data
 from ctxkit.plots.savings_thrash_loss_charts import (
     CompactionSizes,

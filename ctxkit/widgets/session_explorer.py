@@ -20,7 +20,7 @@ from ctxkit._internal.formatting_and_sanitizing import (
 )
 from ctxkit.metrics.prompt_composition import GROUPS
 from ctxkit.plots.plotly_axes_and_labels import decimate_points
-from ctxkit.plots.plotly_to_svg import render_svg
+from ctxkit.plots.plotly_to_svg import render_svg_html
 from ctxkit.plots.xy_figure import LimitLine, Trace, VerticalMark, XyDrawing
 from ctxkit.session.messages import Edit
 from ctxkit.session.titles import get_title
@@ -379,7 +379,7 @@ def render_growth_chart(prompts: Sequence[int | None], limit: int | None, at: in
     figure["layout"]["showlegend"] = False
     return (
         f'<div role="img" aria-label="Prompt tokens of each call, up to {max(sizes):,}">'
-        f"{render_svg(figure, height=_HEIGHT)}</div>"
+        f"{render_svg_html(figure, height=_HEIGHT)}</div>"
     )
 
 

@@ -30,7 +30,7 @@ from ctxkit.experiments.cost_and_loss_scores import (
 from ctxkit.metrics.compaction_savings_and_payback import MIN_PROGRESS, get_run_compactions
 from ctxkit.metrics.optimal_trigger import when_to_compact
 from ctxkit.metrics.prompt_sizes_and_contents import get_prompt_sizes as recorded_prompts
-from ctxkit.metrics.view_value_registry import register_view_values
+from ctxkit.metrics.shown_figures_by_view import register_view_values
 from ctxkit.plots.chart import render_small_table
 from ctxkit.plots.xy_figure import LimitLine, Trace, VerticalMark, XyDrawing
 from ctxkit.policies.base import Chain

@@ -324,7 +324,7 @@ _FEW = 6
 
 
 def arrange_controls_by_effect(
-    controls: Sequence[w.Widget], effects: Sequence[SettingPromptEffect]
+    controls: Sequence[w.Widget], effects: Sequence[LargestSettingEffect]
 ) -> list[w.Widget]:
     """Return controls in a grid; of many, those that change least are folded away, with the reason.
 
@@ -441,7 +441,7 @@ EFFECT_SECONDS = 1.2
 """Time limit of all trials in CPU seconds; the effect of settings beyond it is unknown."""
 
 
-class SettingPromptEffect(NamedTuple):
+class LargestSettingEffect(NamedTuple):
     """The largest effect of one setting."""
 
     name: str
@@ -458,7 +458,7 @@ class SettingPromptEffect(NamedTuple):
 # without effect and with tries left is unknown (None), not 0. Interactions are not seen.
 def measure_setting_effects(
     trials: TrialRunner, setting_controls: SettingControls, summary: int
-) -> list[SettingPromptEffect]:
+) -> list[LargestSettingEffect]:
     """Return the effect of each setting, the largest first, then unknown ones, then none.
 
     Each setting is tried at both ends of its range, for at most `EFFECT_SECONDS` of processor time.
@@ -489,7 +489,7 @@ def measure_setting_effects(
             continue
         effects[name] = max(effects[name], float(np.abs(now - was).mean()) if len(was) else 0.0)
     every = [
-        SettingPromptEffect(name, tokens or (None if left[name] else 0.0))
+        LargestSettingEffect(name, tokens or (None if left[name] else 0.0))
         for name, tokens in effects.items()
     ]
     return sorted(every, key=lambda e: (e.tokens == 0, e.tokens is None, -(e.tokens or 0)))

@@ -11,29 +11,29 @@ import nbformat
 
 HERE = Path(__file__).parent
 NOTEBOOKS = HERE.parents[1] / "notebooks"
-_ANSWER = re.compile(r"^### (\S+)\n```py\n(.*?)```$", re.DOTALL | re.MULTILINE)
-_ASKED = re.compile(r'^ck\.check\("([^"]+)", \.\.\.', re.MULTILINE)
+_SOLUTION = re.compile(r"^### (\S+)\n```py\n(.*?)```$", re.DOTALL | re.MULTILINE)
+_UNANSWERED_CHECK = re.compile(r'^ck\.check\("([^"]+)", \.\.\.', re.MULTILINE)
 
 
-def solutions() -> dict[str, str]:
-    """Return the code that works out each answer, by the key of its exercise."""
-    return dict(_ANSWER.findall((HERE / "solutions.md").read_text(encoding="utf-8")))
+def read_solutions() -> dict[str, str]:
+    """Return the code that computes each answer, by the key of its exercise."""
+    return dict(_SOLUTION.findall((HERE / "solutions.md").read_text(encoding="utf-8")))
 
 
-def solved(path: Path) -> nbformat.NotebookNode:
-    """Return a notebook with the answers in the place of the dots."""
-    known, notebook = solutions(), nbformat.read(path, as_version=4)
+def solve_notebook(path: Path) -> nbformat.NotebookNode:
+    """Return a notebook with each `...` replaced by the answer."""
+    solutions, notebook = read_solutions(), nbformat.read(path, as_version=4)
     for cell in notebook.cells:
-        asked = _ASKED.search(cell.source) if cell.cell_type == "code" else None
-        if asked is not None:
-            before, after = cell.source[: asked.start()], cell.source[asked.end() :]
-            checked = f'ck.check("{asked[1]}", answer{after}'
-            cell.source = f"{before}{known[asked[1]]}{checked}"
+        check = _UNANSWERED_CHECK.search(cell.source) if cell.cell_type == "code" else None
+        if check is not None:
+            before, after = cell.source[: check.start()], cell.source[check.end() :]
+            answered_check = f'ck.check("{check[1]}", answer{after}'
+            cell.source = f"{before}{solutions[check[1]]}{answered_check}"
     return notebook
 
 
-def write(folder: Path) -> list[Path]:
-    """Write all notebooks into a new folder, beside what they import; return them.
+def write_solved_notebooks(folder: Path) -> list[Path]:
+    """Write all notebooks with the modules that they import into a new folder; return their paths.
 
     Raises:
         FileExistsError: the folder is there already.
@@ -41,12 +41,12 @@ def write(folder: Path) -> list[Path]:
     shutil.copytree(NOTEBOOKS, folder, ignore=shutil.ignore_patterns("__pycache__", ".*"))
     paths = sorted(folder.glob("*.ipynb"))
     for path in paths:
-        nbformat.write(solved(path), path)
+        nbformat.write(solve_notebook(path), path)
     return paths
 
 
 if __name__ == "__main__":
     if len(sys.argv) != 2:
         sys.exit("Name a folder that is not there yet: python docs/teaching/solve.py solved")
-    for made in write(Path(sys.argv[1])):
-        print(made)  # noqa: T201
+    for path in write_solved_notebooks(Path(sys.argv[1])):
+        print(path)  # noqa: T201

@@ -63,6 +63,17 @@ NOTEBOOK_CLAIMS = {
         "At 100,000 it counts some more than the log's 710": (
             'int(turns["compaction_occurred"].sum()) == 710 < compactions_at(100_000) < 750'
         ),
+        "the tokenizer counts a fifth too low, and some 1,300 tokens are in no text": (
+            "round(1 - 1 / unit, 1) == 0.2 and round(missing, -2) == 1_300 "
+            'and round(ck.report(billing).groups()["not in the log"], -1) == 1_260'
+        ),
+        "The third bill is met within one per cent; by the first bill alone it would be 17 % too high": (
+            "abs((unit * counted[2] + missing) / billed[2] - 1) < 0.01 "
+            "and round(billed[0] / counted[0] * counted[2] / billed[2], 2) == 1.17"
+        ),
+        "A unit of 1 means that a part is missing and nothing is miscounted; a missing part of 0, that the unit alone is wrong": (
+            "unit_and_missing([78, 60], [97.5, 79.5]) == (1, 19.5) and unit_and_missing([78, 60], [97.5, 75]) == (1.25, 0)"
+        ),
     },
     "10": {
         "you have a reference of three thousand tokens": (
@@ -181,9 +192,12 @@ NOTEBOOK_CLAIMS = {
         "loses names: most of what was needed on `billing` and `research`": (
             'of.loc["summary", [("billing", "lost"), ("research", "lost")]].min() > 0.5'
         ),
-        "From four of ten against none it is hardly chance (below 0.05)": (
-            "chance(4, 0) < 0.05 < chance(3, 0)"
+        "five of ten against none are hardly chance (0.033, below 0.05), and four are suggestive, not shown (0.087, though 0.043 in one direction)": (
+            "[round(chance(n, 0)[1], 3) for n in (5, 4)] == [0.033, 0.087] and round(chance(4, 0)[0], 3) == 0.043"
         ),
+        "So are nine of 20 against three of 20 (0.082)": "round(chance(9, 3, 20)[1], 3) == 0.082",
+        "One run of each says nothing at all": "chance(1, 0, 1) == (0.5, 1)",
+        "as the p under *Chance* does": "mcnemar([True] * 3, [False] * 3).p == 2 * 0.5**3",
         "here the summary says the task in its own words": 'audited["task_lost"].all()',
     },
     "a3": {
@@ -192,6 +206,9 @@ NOTEBOOK_CLAIMS = {
             'runs[runs["session"] == sessions[0].id]["prompt_tokens"].tolist()'
         ),
         "Started again, it goes on where it stopped": "len(again) == len(grid)",
+        "six sessions show a dollar and hardly less; a saving of 5 cents is not to be seen": (
+            "sessions_needed(1, d) == len(by_rules) == 6 and sessions_needed(0.5, d) == 24 and sessions_needed(0.05, d) > 2_000"
+        ),
         "Six of ten may well be chance; from about sixteen sessions on 55 % is clearly below 80 %": (
             "at_most(6, 10) > 0.1 and at_most(9, 16) < 0.05"
         ),

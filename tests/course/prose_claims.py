@@ -16,6 +16,7 @@ import pandas as pd
 import pytest
 from msgspec.structs import replace
 from numpy import median
+from numpy.random import default_rng
 
 import ctxkit as ck
 from ctxkit.agent.memory import entry_store, session_memory
@@ -364,6 +365,32 @@ def advises_nothing(paths):
     return not ck.advise(paths, ["none", "pi"], progress=False)["advised"].any()
 
 
+def read_calls(policy, trigger=None):
+    """The sizes that a replay of `billing` has read before each call, and its compactions: call, messages before and after."""
+    rules = Rules(policy=policy, trigger=trigger or triggers.Always())
+    replay = replay_sample(rules)
+    cuts = ck.frame(replay, per="compaction")[["call", "messages_before", "messages_after"]]
+    return ck.frame(replay, per="call")["cache_read_tokens"], cuts
+
+
+def read_at_cuts(policy):
+    """What each call after a compaction read, and whether that removed messages."""
+    reads, cuts = read_calls(policy, triggers.Above(30_000))
+    return reads[cuts["call"]].tolist(), (cuts["messages_after"] < cuts["messages_before"]).tolist()
+
+
+def count_seen_differences(n, share, trials=4_000, x=0.5, d=1.5):
+    """In which share of all trials the interval of `n` normal differences leaves out zero, on the side of the truth."""
+    means = default_rng(7).normal(x, d, (trials, n)).mean(axis=1)
+    return (means > NormalDist().inv_cdf((1 + share) / 2) * d / n**0.5).mean()
+
+
+def count_runs(x, d, share, seen=0.5, arms=1):
+    """The sessions, or runs of each of two arms, by the formula of appendix A3."""
+    normal = NormalDist()
+    return arms * ((normal.inv_cdf((1 + share) / 2) + normal.inv_cdf(seen)) * d / x) ** 2
+
+
 def code(number):
     path = next(NOTEBOOKS.glob(f"{number}-*.ipynb"))
     cells = nbformat.read(path, as_version=4).cells
@@ -442,6 +469,16 @@ CLAIMS = {
             cost(make_rules_with_trigger(CHAIN, 30_000)) < cost(make_rules_with_trigger("clear:keep_last=5", 30_000)) < cost(make_rules_with_trigger("summary:keep_tokens=8000", 30_000))
             and lost(make_rules_with_trigger(CHAIN, 30_000)) == lost(make_rules_with_trigger("clear:keep_last=5", 30_000))
         ),
+        "*Teeth* after which there are fewer messages are summaries: there, a call reads the front alone": lambda: (
+            read_at_cuts("summary:keep_tokens=8000") == ([1_540] * 3, [True] * 3)
+        ),
+        "*Teeth* with as many messages are cleared results: what stands before the first of them is read": lambda: (
+            (of := read_at_cuts("clear:keep_last=5"))[1] == [False] * 3 and of[0] == sorted(of[0]) and of[0][1] > 5 * 1_540
+        ),
+        "A *plateau* is a window that slides: every few calls read the front alone": lambda: (
+            (of := read_calls("window:keep_tokens=20000"))[0][of[1]["call"]].eq(1_540).mean() > 0.9
+            and 2 < (343 - of[1]["call"].min()) / len(of[1]) < 3
+        ),
         "`no management` runs past the window": lambda: score_replay(replay_sample("none"), loss=False)["first_call_over_window"] > 0,
     },
     "03": {
@@ -474,6 +511,9 @@ CLAIMS = {
         "fill the 2,000 tokens in between at once": lambda: 2_000 / measure_growth_per_call() < 10,
         "the context grows without an end, past the window": lambda: (
             score_replay(replay_sample(guarded(guards.AntiThrash(window=3))), loss=False)["peak_tokens"] > 48_000
+        ),
+        "then the summary is paid for nothing (a replay leaves that out)": lambda: (
+            cost(CAREFUL.but(guards=(guards.MinProgress(share=0.9),))) == cost("none")
         ),
         "*Until cold* is the cheapest": lambda: cost(guarded(guards.UntilCold(hard_limit=40_000))) < min(
             cost(guarded(g)) for g in (guards.Hysteresis(tokens=4_000), guards.GraceAfterCompaction(turns=1))
@@ -767,6 +807,9 @@ CLAIMS = {
             lived(blind=True)["tokens_predicted"].tolist() == lived(blind=True)["tokens_real"].tolist()
             and lived(blind=True)["usd_error"].abs().max() < 1e-9
         ),
+        "With `d` = 33 cents, 30 cents take 4 of each at an interval of 80 %, and 11 to be seen in four of five cases": lambda: (
+            [round(count_runs(30, 33, 0.8, seen, arms=2)) for seen in (0.5, 0.8)] == [4, 11]
+        ),
         "The dollars of a replay mislead here; what it says of *loss* does not": lambda: (
             lived()["usd_predicted"].idxmin() != lived()["usd_real"].idxmin()
             and lived()["out_of_sight"].rank().tolist() == lived()["rereads_n"].rank().tolist()
@@ -784,6 +827,10 @@ CLAIMS = {
         "1,024 tokens at OpenAI and at Claude Sonnet 4.5, 512 to 4,096 at other models of Anthropic": lambda: (
             [find_rule("minimum_prefix", model).value for model in ("gpt-5.6", "claude-sonnet-4-5", "claude-opus-5", "claude-opus-4-5")]
             == [1_024, 1_024, 512, 4_096]
+        ),
+        "(128 tokens at OpenAI before GPT-5.5, 512 or 1,024 since; Anthropic goes by the token)": lambda: (
+            [find_rule("block_tokens", model).value for model in ("gpt-5.4", "gpt-5.5", "gpt-5.6", "claude-sonnet-4-5")]
+            == [128, 512, 1_024, 1]
         ),
         "that a request sets, four at most": lambda: find_rule("breakpoints", "claude-sonnet-4-5").value == 4,
         "300 calls send 28 million tokens and 600 calls 102 million": lambda: (
@@ -855,6 +902,16 @@ CLAIMS = {
         ),
         "Over the six samples the preset `fuseraft` costs a dollar a session less than no management, on the mean": lambda: (
             compare_settings(_sweep_fuseraft(), "fuseraft", "none")["mean"] == pytest.approx(-1, abs=0.05)
+        ),
+        "with `z` = 1.64 for an interval of 90 % and 1.28 for one of 80 %": lambda: (
+            [round(NormalDist().inv_cdf((1 + share) / 2), 2) for share in (0.9, 0.8)] == [1.64, 1.28]
+        ),
+        "With so many the interval leaves out zero in half of all cases; to see the difference in four of five, it takes two to three times as many": lambda: (
+            all(
+                count_seen_differences(round(count_runs(0.5, 1.5, share, seen)), share) == pytest.approx(seen, abs=0.03)
+                for share in (0.8, 0.9) for seen in (0.5, 0.8)
+            )
+            and all(2 < count_runs(1, 1, share, 0.8) / count_runs(1, 1, share) < 3 for share in (0.8, 0.9))
         ),
         "Sessions differ far more than settings do": lambda: (
             (of := gridded()).mean(axis=0).std() > 5 * of.mean(axis=1).std()

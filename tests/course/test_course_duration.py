@@ -34,11 +34,11 @@ def listed(number):
 
 @pytest.mark.parametrize("path", LESSONS, ids=lambda p: p.stem[:2])
 def test_the_table_of_the_course_is_what_is_measured(script, path):
-    assert abs(listed(path.stem[:2]) - script.minutes(path)) <= 1
+    assert abs(listed(path.stem[:2]) - script.compute_minutes(path)) <= 1
 
 
 def test_the_lessons_fit_three_hours_with_set_up_and_break(script):
-    assert sum(script.minutes(path) for path in LESSONS) <= 174
+    assert sum(script.compute_minutes(path) for path in LESSONS) <= 174
     rest = sum(map(int, re.findall(r"\| (?:0 \| set-up|\| break) \| (\d+) \|", COURSE)))
     assert rest >= 10
     assert sum(listed(path.stem[:2]) for path in LESSONS) + rest <= 180
@@ -47,7 +47,7 @@ def test_the_lessons_fit_three_hours_with_set_up_and_break(script):
 @pytest.mark.parametrize("number", LATER)
 def test_later_notebooks_have_minutes_too(script, number):
     path = next((ROOT / "notebooks").glob(f"{number}-*.ipynb"))
-    assert abs(listed(number) - script.minutes(path)) <= 3
+    assert abs(listed(number) - script.compute_minutes(path)) <= 3
 
 
 def test_no_cell_waits_longer_than_ten_seconds(script):
@@ -64,19 +64,19 @@ def test_words_lines_and_exercises_are_counted(script, tmp_path):
         v4.new_code_cell("x = 1\n\nx"), v4.new_code_cell('ck.check("05-a", ...)'),
     ]  # fmt: skip
     write(v4.new_notebook(cells=cells), tmp_path / "zz-x.ipynb")
-    counted = script.count(tmp_path / "zz-x.ipynb")
+    counted = script.count_parts(tmp_path / "zz-x.ipynb")
     assert counted == {"words": 3, "lines": 3, "outputs": 1, "exercises": 4.0}
 
 
 def test_waits_that_cannot_be_kept_or_are_missing_are_a_sentence(script, tmp_path, monkeypatch):
     monkeypatch.setattr(script, "RUNS", tmp_path / "nowhere" / "runs.csv")
     monkeypatch.setattr(
-        script, "run", lambda path: pytest.fail("it ran, and nothing could be kept")
+        script, "run_notebook", lambda path: pytest.fail("it ran, and nothing could be kept")
     )
     with pytest.raises(SystemExit, match="cannot be written"):
-        script.main(["01"], again=True)
+        script.main(["01"], run=True)
     with pytest.raises(SystemExit, match="is missing: make it"):
-        script.main(["01"], again=False)
+        script.main(["01"], run=False)
     assert list(tmp_path.iterdir()) == []
 
 

@@ -34,7 +34,7 @@ def savings(folder):
     spec = spec_from_file_location("view_savings", NOTEBOOKS.parent / "docs/view_savings.py")
     script = sys.modules[spec.name] = module_from_spec(spec)
     spec.loader.exec_module(script)
-    found = script.of_folder(folder)
+    found = script.measure_folder(folder)
     return [s.history for s in found], [s.prompt for s in found if s.prompt is not None]
 
 

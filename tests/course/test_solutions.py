@@ -29,13 +29,13 @@ def solve():
 
 def test_each_exercise_has_one(solve):
     asked = {key for key, e in load_exercises().items() if not e.is_guess}
-    assert set(solve.solutions()) == asked - {"capstone"}  # whose answer is each student's own
+    assert set(solve.read_solutions()) == asked - {"capstone"}  # whose answer is each student's own
 
 
 @pytest.mark.parametrize("slow", [False, pytest.param(True, marks=pytest.mark.long)])
 def test_each_that_stands_alone_is_right(slow, solve):
     wrong = []
-    for key, code in solve.solutions().items():
+    for key, code in solve.read_solutions().items():
         if key not in OWN and (key in SLOW) is slow:
             names = {"ck": ck}
             exec(code, names)
@@ -46,7 +46,7 @@ def test_each_that_stands_alone_is_right(slow, solve):
 
 def test_the_dots_are_filled_in(solve):
     for path in (ROOT / "notebooks").glob("*.ipynb"):
-        cells = [c.source for c in solve.solved(path).cells if c.cell_type == "code"]
+        cells = [c.source for c in solve.solve_notebook(path).cells if c.cell_type == "code"]
         assert not re.search(r'ck\.check\("[^"]+", \.\.\.', "\n".join(cells))
         asked = "ck.check(" in path.read_text(encoding="utf-8")
         assert any("answer" in c for c in cells) or not asked
@@ -58,8 +58,10 @@ def test_the_others_are_right_in_their_notebook(number, solve, tmp_path):
     from nbclient import NotebookClient
     from nbformat.v4 import new_code_cell
 
-    path = next(p for p in solve.write(tmp_path / "solved") if p.stem.startswith(number))
-    notebook = solve.solved(ROOT / "notebooks" / path.name)
+    path = next(
+        p for p in solve.write_solved_notebooks(tmp_path / "solved") if p.stem.startswith(number)
+    )
+    notebook = solve.solve_notebook(ROOT / "notebooks" / path.name)
     notebook.cells.append(new_code_cell(write_asserts(number)))
     where = {"metadata": {"path": str(path.parent)}}
     NotebookClient(notebook, timeout=120, kernel_name="python3", resources=where).execute()

@@ -126,7 +126,7 @@ FAMILIES = {
     "warned": lambda a, b: dict(
         policy=pi(b),
         trigger=t.TokensSpent(a * 5),
-        warnings=(t.TokensSpent(a * 3), t.Above(a), t.NearMessageCap(9 + b % 20)),
+        warnings=(t.TokensSpent(a * 3), t.Above(a), t.MessageCapWarning(9 + b % 20)),
     ),
 }
 PRUNINGS = {"none": None, "tools": clear(2), "tail": tail(9)}

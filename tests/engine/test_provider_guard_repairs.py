@@ -11,7 +11,7 @@ from ctxkit.engine.prompt_checks_and_repairs import (
     PromptRepairer,
     count_common_prefix,
     find_refusals,
-    find_stale_thinking,
+    find_thinking_before_last_compaction,
 )
 from ctxkit.session import Message, Text, Thinking
 
@@ -95,8 +95,8 @@ def test_orphans_are_named_by_their_place():
 
 def test_the_thinking_of_a_log_is_stale_before_its_last_compaction():
     log = [ASK, A, summarised([ASK]), B, summarised([A]), NEXT, C]
-    assert find_stale_thinking(session(*log)) == {"a", "b"}
-    assert find_stale_thinking(session(ASK, A)) == set()
+    assert find_thinking_before_last_compaction(session(*log)) == {"a", "b"}
+    assert find_thinking_before_last_compaction(session(ASK, A)) == set()
 
 
 def test_prompts_share_the_items_before_the_first_that_differs():

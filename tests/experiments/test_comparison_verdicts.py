@@ -6,7 +6,11 @@ import pytest
 
 import ctxkit as ck
 from ctxkit._internal.tables import display_width
-from ctxkit.experiments.rules_comparison import find_pareto_rows, group_equal_rows, judge_settings
+from ctxkit.experiments.session_comparison_and_verdicts import (
+    find_pareto_rows,
+    group_equal_rows,
+    judge_settings,
+)
 
 SAMPLE = ck.samples.path("billing")
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 from builders import assistant, session, step, user
-from make_scores import render_page
+from make_scores import format_page
 
 import ctxkit as ck
 from ctxkit.engine import run_replay
@@ -15,7 +15,7 @@ from ctxkit.engine.replay import compute_shared_tokens
 from ctxkit.errors import BadArguments
 from ctxkit.experiments import SCORE_COLUMN_NAMES
 from ctxkit.experiments.cost_and_loss_scores import SessionAnalysisCache, score_run, score_session
-from ctxkit.experiments.rules_comparison import DETAIL_HEADS
+from ctxkit.experiments.session_comparison_and_verdicts import DETAIL_HEADS
 from ctxkit.metrics.prompt_sizes_and_contents import SentPromptSizes
 from ctxkit.policies import Above, Rules, recorded_rules
 from ctxkit.session import Usage
@@ -265,7 +265,7 @@ def test_every_real_session_replayed_as_recorded_costs_what_it_did(real):
 def test_the_page_on_scores_is_not_behind():
     assert (Path(__file__).parents[2] / "docs" / "scores.md").read_text(
         encoding="utf-8"
-    ) == render_page()
+    ) == format_page()
 
 
 def test_a_display_of_a_score_says_what_it_shows_in_words_that_stand_there():

@@ -15,7 +15,7 @@ import ctxkit as ck
 from ctxkit._internal.safe_files import LOCK_NAME, SafeFolder
 from ctxkit.errors import BadArguments, StoreError
 from ctxkit.experiments import write_forecast
-from ctxkit.experiments.session_forecasts_and_outcomes import (
+from ctxkit.experiments.next_session_forecasts_and_outcomes import (
     FILE_NAME,
     MAX_FILE_BYTES,
     Forecast,

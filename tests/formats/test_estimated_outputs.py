@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 import ctxkit as ck
-from ctxkit.formats.recorded_usage_repairs import ESTIMATE_ERROR, repair_session
+from ctxkit.formats.session_record_repairs import ESTIMATE_ERROR, repair_session
 
 FOLDER = sessions_folder()
 FILES = sorted(

@@ -11,7 +11,7 @@ DOCS = Path(__file__).parents[2] / "docs"
 
 
 def test_the_page_is_current():
-    made = runpy.run_path(str(DOCS / "make_formats.py"))["page"]()
+    made = runpy.run_path(str(DOCS / "make_formats.py"))["format_page"]()
     assert (DOCS / "formats.md").read_text(encoding="utf-8") == made
 
 

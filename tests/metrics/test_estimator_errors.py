@@ -13,7 +13,7 @@ import ctxkit as ck
 from ctxkit import tokens
 from ctxkit.errors import BadArguments
 from ctxkit.plots import calibration
-from ctxkit.plots.estimator_error_chart import calibration_data
+from ctxkit.plots.prompt_size_estimates_chart import calibration_data
 
 
 def grown(*, ratio: float = 2.0, calls: int = 6):

@@ -7,7 +7,7 @@ import pytest
 
 from ctxkit.errors import BadArguments
 from ctxkit.metrics.bootstrap_and_paired_tests import (
-    average_cost_model_uncertainty,
+    average_cost_uncertainty_usd,
     compare_settings,
     find_pareto_front,
     summarise_runs,
@@ -104,8 +104,8 @@ def test_a_difference_is_of_the_first_less_the_second_on_the_same_sessions():
 
 
 def test_the_model_is_as_uncertain_of_a_mean_as_of_its_sessions():
-    assert average_cost_model_uncertainty(make_runs()) == {"x": 2.0, "y": 2.0}
-    assert average_cost_model_uncertainty(make_runs().drop(columns="cost_low_usd")) == {}
+    assert average_cost_uncertainty_usd(make_runs()) == {"x": 2.0, "y": 2.0}
+    assert average_cost_uncertainty_usd(make_runs().drop(columns="cost_low_usd")) == {}
 
 
 def test_what_is_no_table_and_what_is_no_column_are_refused():

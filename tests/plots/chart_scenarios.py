@@ -33,7 +33,7 @@ from reference_texts import write_json, write_references  # noqa: E402
 
 import ctxkit as ck  # noqa: E402
 from ctxkit.plots.chart import PLOTLY_MIME_TYPE, Chart  # noqa: E402
-from ctxkit.plots.plotly_to_svg import render_svg  # noqa: E402
+from ctxkit.plots.plotly_to_svg import render_svg_html  # noqa: E402
 from ctxkit.session import Edit  # noqa: E402
 
 if TYPE_CHECKING:
@@ -333,7 +333,7 @@ PICTURES: dict[str, dict[str, Any]] = {
 
 def write_picture(figure: dict[str, Any]) -> str:
     """Return the static picture of a figure, one element a line."""
-    return render_svg(figure).replace("><", ">\n<") + "\n"
+    return render_svg_html(figure).replace("><", ">\n<") + "\n"
 
 
 def write_forms(chart: Chart) -> str:

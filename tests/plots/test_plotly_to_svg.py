@@ -25,7 +25,7 @@ from ctxkit.plots.cumulative_input_charts import (
     draw_cumulative_input_chart,
 )
 from ctxkit.plots.plotly_axes_and_labels import SEQUENTIAL_COLOURS, interpolate_colours
-from ctxkit.plots.plotly_to_svg import render_svg
+from ctxkit.plots.plotly_to_svg import render_svg_html
 from ctxkit.plots.sweep_charts import HeatmapDrawing
 
 TABLE = pd.DataFrame({"x": [1, 2, 3, 4], "y": [4.0, 1.0, 3.0, 2.0], "name": [EVIL, "b", "b", "c"]})
@@ -52,7 +52,7 @@ FIGURES = {
 
 @pytest.mark.parametrize("name", FIGURES)
 def test_a_figure_of_a_user_becomes_a_safe_picture(name):
-    picture = render_svg(FIGURES[name])
+    picture = render_svg_html(FIGURES[name])
     tags = Tags()
     tags.feed(picture)
     assert tags.seen <= SAFE_TAGS
@@ -67,7 +67,7 @@ def test_the_picture_of_every_chart_needs_nothing_but_its_figure(name):
     """A figure that plotly has packed and checked gives the names that the chart's own gives."""
     of = GIVEN.get(name, long_record)()
     chart = getattr(ck.plots, name)(of, *SETTINGS.get(name, ()))
-    again = render_svg(chart.figure(), height=240)
+    again = render_svg_html(chart.figure(), height=240)
     spans = re.compile(r"</svg> ([^<]*)</span>")
     assert spans.findall(again) == spans.findall(chart.drawing.svg())
     assert len(again) < 100_000
@@ -90,7 +90,7 @@ def test_a_colour_that_is_none_is_not_written():
         {"type": "heatmap", "z": [[1]], "colorscale": [[0, hostile["color"]], [1, "#ffffff"]]},
     ]
     shape = {"type": "line", "x0": 1, "x1": 1, "y0": 0, "y1": 1, "line": hostile}
-    assert "script" not in render_svg({"data": data, "layout": {"shapes": [shape]}})
+    assert "script" not in render_svg_html({"data": data, "layout": {"shapes": [shape]}})
 
 
 MANY = 1_000_000 if ALL else 100_000
@@ -107,18 +107,18 @@ LONG = {
 @pytest.mark.parametrize("name", LONG)
 def test_a_picture_stays_small(name):
     trace = LONG[name](np.random.default_rng(0))
-    assert len(render_svg(go.Figure(trace))) < 350_000
-    assert len(render_svg(go.Figure([trace] * 30))) < 700_000
+    assert len(render_svg_html(go.Figure(trace))) < 350_000
+    assert len(render_svg_html(go.Figure([trace] * 30))) < 700_000
 
 
 def test_what_cannot_be_drawn_is_counted():
-    picture = render_svg(go.Figure([go.Box(y=[1, 2]), go.Scatter(y=[1, 2], name="line")]))
+    picture = render_svg_html(go.Figure([go.Box(y=[1, 2]), go.Scatter(y=[1, 2], name="line")]))
     assert "1 more traces are not drawn" in picture
     assert "> line</span>" in picture
 
 
 def test_what_is_unknown_is_a_gap_in_the_line():
-    picture = render_svg({"data": [{"x": [0, 1, 2, 3, 4], "y": [1, 2, None, 2, 1]}]})
+    picture = render_svg_html({"data": [{"x": [0, 1, 2, 3, 4], "y": [1, 2, None, 2, 1]}]})
     path = re.search(r'<path d="([^"]*)" fill="none"', picture)
     assert path is not None
     assert path[1].count("M") == 2
@@ -126,11 +126,13 @@ def test_what_is_unknown_is_a_gap_in_the_line():
 
 def test_bars_stack_and_lie_where_the_figure_says():
     two = [{"type": "bar", "x": [1], "y": [n]} for n in (30, 70)]
-    stacked = re.findall(r"v([\d.]+)h-", render_svg({"data": two, "layout": {"barmode": "stack"}}))
+    stacked = re.findall(
+        r"v([\d.]+)h-", render_svg_html({"data": two, "layout": {"barmode": "stack"}})
+    )
     low, high = map(float, stacked)
     assert high / low == pytest.approx(70 / 30, rel=0.01)
     lying = {"type": "bar", "orientation": "h", "y": ["a", "b"], "x": [1, 2], "base": [0, 1]}
-    found = re.findall(r"M([\d.]+) [\d.]+h([\d.]+)", render_svg({"data": [lying]}))
+    found = re.findall(r"M([\d.]+) [\d.]+h([\d.]+)", render_svg_html({"data": [lying]}))
     first, second = [(float(x), float(wide)) for x, wide in found]
     assert sum(first) == pytest.approx(second[0], abs=0.2)
     assert second[1] == pytest.approx(2 * first[1], abs=0.2)
@@ -163,7 +165,7 @@ def test_the_figure_of_a_cell_can_be_read_on_its_colour():
     cells = {"type": "heatmap", "y": ["d"], "colorscale": colours, "texttemplate": "%{text}"}
     n = 41
     values = {"x": [f"x{i}" for i in range(n)], "z": [list(range(n))], "text": [["one"] * n]}
-    picture = render_svg({"data": [cells | values]})
+    picture = render_svg_html({"data": [cells | values]})
     fills = re.findall(r'<rect[^>]* fill="(#[0-9a-f]{6})"', picture)
     inks = re.findall(r'style="fill:(#[0-9a-f]{6});[^>]*>one<', picture)
     assert len(fills) == len(inks) == n
@@ -187,7 +189,7 @@ def test_plotly_writes_the_figure_of_a_cell_in_an_ink_that_can_be_read_on_it():
 
 
 def test_words_of_a_picture_vanish_where_a_lab_strips_its_tags():
-    picture = render_svg(
+    picture = render_svg_html(
         {"data": [{"x": [1, 2], "y": [3, 5]}], "layout": {"xaxis": {"title": "calls"}}}
     )
     start = picture.index("<svg")
@@ -198,7 +200,9 @@ def test_words_of_a_picture_vanish_where_a_lab_strips_its_tags():
 
 
 def test_a_picture_grows_with_its_page_up_to_1000_pixels():
-    assert "width:100%;min-width:619px;max-width:1000px" in render_svg({"data": [{"y": [3, 5]}]})
+    assert "width:100%;min-width:619px;max-width:1000px" in render_svg_html(
+        {"data": [{"y": [3, 5]}]}
+    )
 
 
 def test_named_points_hide_nothing_of_the_lines_beside_them():
@@ -227,7 +231,7 @@ def test_a_marker_leaves_room_for_the_name_beside_it(symbol, hollow):
     """A name begins 7 pixels beside its point; plotly's markers of size 9 end before."""
     marker = {"size": 9, "symbol": symbol + hollow}
     figure = go.Figure(go.Scatter(x=[1, 2], y=[1, 2], mode="markers", marker=marker))
-    path = re.search(r'<path d="M[\d.]+ [\d.]+((?:[a-z][^M"]*)+)[M"]', render_svg(figure))[1]
+    path = re.search(r'<path d="M[\d.]+ [\d.]+((?:[a-z][^M"]*)+)[M"]', render_svg_html(figure))[1]
     x = y = 0.0
     reach = []
     for command, numbers in re.findall(r"([a-z])([^a-z]*)", path):

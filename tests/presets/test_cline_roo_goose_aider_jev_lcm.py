@@ -6,7 +6,7 @@ from histories import CHARS, shown, texts
 
 from ctxkit import presets
 from ctxkit.errors import BadArguments
-from ctxkit.presets.shared_policies import DropOlderHalf
+from ctxkit.presets.shared_summaries_and_clearing import DropOlderHalf
 from ctxkit.presets.systems.cline import get_reserve_for_window
 from ctxkit.session import get_plain_text
 from ctxkit.tokens import ContextBudget

@@ -7,4 +7,4 @@ MADE = runpy.run_path(str(Path(__file__).resolve().parents[2] / "docs" / "make_c
 
 
 def test_the_page_is_current():
-    assert MADE["PAGE"].read_text(encoding="utf-8") == MADE["page"]()
+    assert MADE["PAGE"].read_text(encoding="utf-8") == MADE["format_page"]()

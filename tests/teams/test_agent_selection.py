@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from teams.small_teams import DONE, config, made, shown, state, to
 
 import ctxkit as ck
-from ctxkit.presets.config_syntax import load_config
+from ctxkit.presets.config_text_reading_and_writing import load_config
 from ctxkit.teams import parse_plan
 from ctxkit.teams.team_definition import JsonCondition, find_json_object
 from ctxkit.teams.team_factory import load_referenced_files

@@ -13,7 +13,13 @@ from teams.small_teams import DONE, config, made, shown, state, to
 
 import ctxkit as ck
 from ctxkit.errors import BadArguments
-from ctxkit.presets.config_syntax import MAX_BYTES, MAX_DEPTH, MAX_DIGITS, MAX_VALUES, load_config
+from ctxkit.presets.config_text_reading_and_writing import (
+    MAX_BYTES,
+    MAX_DEPTH,
+    MAX_DIGITS,
+    MAX_VALUES,
+    load_config,
+)
 from ctxkit.presets.fuseraft_config import MAX_AGENTS, MAX_STATES, MAX_TRANSITIONS
 from ctxkit.teams import parse_plan
 from ctxkit.teams.team_definition import MAX_CONTRACT_FAILURES, MAX_SILENT_TURNS

@@ -38,7 +38,7 @@ TABLED = [n for n in prices.price_table_rows() if "/" not in n and get_provider(
 
 def test_the_page_is_made_from_the_data():
     made = runpy.run_path(str(DOCS / "make_providers.py"))
-    assert (DOCS / "providers.md").read_text(encoding="utf-8") == made["page"]()
+    assert (DOCS / "providers.md").read_text(encoding="utf-8") == made["format_page"]()
     assert set(made["FACTS"]) == set(get_args(Fact))
 
 

@@ -130,7 +130,7 @@ def test_a_saving_below_the_error_of_the_dollars_is_not_advised(monkeypatch):
     """The same sessions as below, their dollars known to nobody: each setting is like the last."""
     nobody = defaultdict(lambda: 1e6)
     monkeypatch.setattr(
-        "ctxkit.experiments.setting_advice.average_cost_model_uncertainty", lambda _runs: nobody
+        "ctxkit.experiments.setting_advice.average_cost_uncertainty_usd", lambda _runs: nobody
     )
     found = ck.advise([working(150 + 5 * i, back=40, id=f"s{i}") for i in range(5)], RULES)
     mine = found[found["rules"].str.startswith("pi")]

@@ -51,7 +51,7 @@ def test_bills_of_developers_never_seen_are_predicted_better_than_by_the_lifetim
     """Of kinds that four or more others taught; errors and intervals leave a developer out."""
     rows = [
         r
-        for r in trust_developers.judge(load_training_counts(), mode)
+        for r in trust_developers.judge_sessions(load_training_counts(), mode)
         if r.teachers >= MIN_DEVELOPERS
     ]
     rows = [r for r in rows if r.row.calls >= least]
@@ -67,13 +67,13 @@ def test_the_interval_of_a_developer_never_seen_holds_about_four_in_five(mode):
     """Of kinds that four or more others taught. No interval is narrower than the raw one, which
     holds some more where a developer's own logs teach, too.
     """
-    judged_rows = trust_developers.judge(load_training_counts(), mode)
+    judged_rows = trust_developers.judge_sessions(load_training_counts(), mode)
     rows = [r for r in judged_rows if r.low is not None and r.teachers >= MIN_DEVELOPERS]
     by_owner = defaultdict(list)
     for row in rows:
-        by_owner[row.row.owner].append(row.is_held)
+        by_owner[row.row.owner].append(row.is_covered)
     assert 0.75 <= fmean(map(fmean, by_owner.values())) <= 0.85
-    assert 0.75 <= fmean(row.is_held for row in rows) <= (0.86 if mode == "known" else 0.85)
+    assert 0.75 <= fmean(row.is_covered for row in rows) <= (0.86 if mode == "known" else 0.85)
     assert min(fmean(held) for held in by_owner.values() if len(held) >= 10) >= 0.6
     assert {(r.row.tool, r.row.subagent) for r in rows} == {
         ("claude-code", False),

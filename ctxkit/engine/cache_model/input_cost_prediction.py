@@ -48,7 +48,11 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from ctxkit.engine.cache_model.call_features import CallFeatures
-    from ctxkit.engine.cache_model.training_counts import DeveloperLogs, Evidence, SessionMissCounts
+    from ctxkit.engine.cache_model.training_counts import (
+        Evidence,
+        OneDeveloperSessions,
+        SessionMissCounts,
+    )
     from ctxkit.session.session import Session
 
 
@@ -124,7 +128,7 @@ class InputCostPredictionErrors(msgspec.Struct, frozen=True):
 def predict_input_cost(
     session: Session,
     training: Iterable[SessionMissCounts] | None = None,
-    logs: DeveloperLogs | None = None,
+    logs: OneDeveloperSessions | None = None,
 ) -> InputCostPredictionErrors:
     """Predict a session's input cost from the cache behaviour of other sessions.
 
@@ -166,7 +170,7 @@ def predict_input_cost(
 def prepare_prediction(
     session: Session,
     training: Iterable[SessionMissCounts],
-    logs: DeveloperLogs | None = None,
+    logs: OneDeveloperSessions | None = None,
     *,
     uses_own_logs: bool = True,
 ) -> SessionInputCostPredictor:

@@ -174,7 +174,8 @@ def count_session(
     Args:
         session: a recorded session.
         stop: number of billed calls that are counted; None: all.
-        idle: seconds since the developer's last log, as `DeveloperLogs.measure_idle` returns them.
+        idle: seconds since the developer's last log, as `OneDeveloperSessions.measure_idle` returns
+            them.
     """
     calls, reads = with_initial_idle(get_call_features(session), idle), get_recorded_reads(session)
     return SessionMissCounts(
@@ -370,7 +371,7 @@ OWN_DEVELOPER = "own"
 """Owner of the counts of a developer's own logs."""
 
 
-class DeveloperLogs:
+class OneDeveloperSessions:
     """Sessions of one developer, such as those of a folder of logs.
 
     Cost: O(calls) once; a lookup is O(log calls).

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ctxkit._internal.lazy_exports_and_hooks import make_dunder_dir
 from ctxkit.engine.cache_model.training_counts import load_training_counts
-from ctxkit.experiments.session_forecasts_and_outcomes import (
+from ctxkit.experiments.next_session_forecasts_and_outcomes import (
     FIGURES,
     forecasts,
     get_first_message_time,

@@ -39,7 +39,7 @@ __all__ = [
     "model_masked_prompts",
     "model_summarised_prompts",
     "model_unmanaged_prompts",
-    "pair_repeats",
+    "pair_first_and_second_runs",
     "pair_tasks",
     "predict_total_prompt_tokens",
 ]
@@ -183,7 +183,7 @@ _FIGURES = ("turns", "usd")
 _FLOOR_SEED = 1729
 
 
-def pair_repeats(runs: pd.DataFrame) -> list[tuple[str, pd.DataFrame]]:
+def pair_first_and_second_runs(runs: pd.DataFrame) -> list[tuple[str, pd.DataFrame]]:
     """Return the settings that were run twice over the same tasks, paired by task.
 
     A second run that equals the first in every row is a copy (mask, M=72) and left out.
@@ -208,7 +208,7 @@ def estimate_noise_floors(
     for each task chance decides which of its two runs counts as the second.
 
     Args:
-        pairs: the two runs of each setting, as `pair_repeats` returns them.
+        pairs: the two runs of each setting, as `pair_first_and_second_runs` returns them.
         tasks: numbers of tasks.
     """
     import pandas as pd

@@ -9,7 +9,7 @@ from ctxkit.metrics.compaction_sizes_and_detection import measure_compactions
 from ctxkit.metrics.cost.call_and_summary_charges import price_call
 from ctxkit.metrics.cost.session_bill import bill_summaries
 from ctxkit.metrics.frames.frame_column import FLOAT, INT, TEXT, TIME, FrameColumn
-from ctxkit.metrics.view_value_registry import register_view_values
+from ctxkit.metrics.shown_figures_by_view import register_view_values
 from ctxkit.session.compactions_and_prunings import count_affected_messages
 from ctxkit.session.messages import COMPACTION_ATTEMPT_KIND, Message, join_summary_errors
 from ctxkit.tokens.message_sizes import find_prompt_drops

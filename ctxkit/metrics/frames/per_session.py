@@ -9,7 +9,7 @@ from ctxkit.metrics.cost.session_bill import bill_session, get_billed_usages
 from ctxkit.metrics.frames.frame_column import BOOL, FLOAT, INT, TEXT, TIME, FrameColumn
 from ctxkit.metrics.frames.per_call import count_tool_calls
 from ctxkit.metrics.frames.per_turn import sum_or_none
-from ctxkit.metrics.view_value_registry import register_view_values
+from ctxkit.metrics.shown_figures_by_view import register_view_values
 from ctxkit.session.compactions_and_prunings import count_compactions
 from ctxkit.session.messages import EVENT_KINDS, MISSING_START_KIND, Attachment
 from ctxkit.session.titles import get_project_name

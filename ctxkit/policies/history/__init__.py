@@ -11,7 +11,7 @@ from ctxkit.policies.history.growing_columns_and_sums import (
     RowAndCallSums,
 )
 from ctxkit.policies.history.history import History
-from ctxkit.policies.history.history_columns_and_searches import HistoryEdit
+from ctxkit.policies.history.history_view_and_searches import HistoryEdit
 from ctxkit.policies.history.message_log import MessageLog
 
 __all__ = [

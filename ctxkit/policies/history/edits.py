@@ -23,7 +23,7 @@ from ctxkit.policies.history.edited_head import (
     with_content_id,
 )
 from ctxkit.policies.history.growing_columns_and_sums import ASSISTANT
-from ctxkit.policies.history.history_columns_and_searches import (
+from ctxkit.policies.history.history_view_and_searches import (
     EditInfo,
     HistoryEdit,
     HistoryView,
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from ctxkit.policies.history.history_columns_and_searches import Mask
+    from ctxkit.policies.history.history_view_and_searches import Mask
 
 
 H = TypeVar("H", bound=HistoryView)

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
-from ctxkit.policies.history import edits, history_columns_and_searches
+from ctxkit.policies.history import edits, history_view_and_searches
 from ctxkit.policies.history.growing_columns_and_sums import SUMMARY, SYSTEM, USER
-from ctxkit.policies.history.history_columns_and_searches import HistoryView
+from ctxkit.policies.history.history_view_and_searches import HistoryView
 from ctxkit.session.messages import CONTINUATION_KEY
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from ctxkit.policies.history.history_columns_and_searches import EditInfo, Mask
+    from ctxkit.policies.history.history_view_and_searches import EditInfo, Mask
     from ctxkit.policies.history.message_log import MessageLog
     from ctxkit.session.messages import Edit, Message, Usage
 
@@ -59,7 +59,7 @@ class History(HistoryView, frozen=True):
             estimated: measure by the system's own estimate (`Rules.estimator`), not by counted
                 tokens.
         """
-        return history_columns_and_searches.find_suffix_of_tokens(self, tokens, estimated)
+        return history_view_and_searches.find_suffix_of_tokens(self, tokens, estimated)
 
     def fitting(self, budget: int, *, start: int = 0, estimated: bool = False) -> int:
         """Return the first position whose suffix fits the budget, with what remains before it.
@@ -71,7 +71,7 @@ class History(HistoryView, frozen=True):
             start: number of messages at the front that remain.
             estimated: measure by the system's own estimate.
         """
-        return history_columns_and_searches.find_suffix_within_budget(
+        return history_view_and_searches.find_suffix_within_budget(
             self, budget, start=start, estimated=estimated
         )
 
@@ -83,19 +83,19 @@ class History(HistoryView, frozen=True):
             estimated: measure by the system's own estimate (`Rules.estimator`), not by counted
                 tokens.
         """
-        return history_columns_and_searches.count_tokens_before(self, position, estimated=estimated)
+        return history_view_and_searches.count_tokens_before(self, position, estimated=estimated)
 
     def safe(self, position: int) -> int:
         """Return the first safe cut at or after a position; 0 where there is none (no change)."""
-        return history_columns_and_searches.find_next_safe_cut(self, position)
+        return history_view_and_searches.find_next_safe_cut(self, position)
 
     def safe_before(self, position: int) -> int:
         """Return the last safe cut at or before a position; 0 where there is none."""
-        return history_columns_and_searches.find_last_safe_cut(self, position)
+        return history_view_and_searches.find_last_safe_cut(self, position)
 
     def is_safe(self, position: int) -> bool:
         """Return True where a cut before a position parts no tool call from its result."""
-        return history_columns_and_searches.is_safe_cut(self, position)
+        return history_view_and_searches.is_safe_cut(self, position)
 
     def nth_last(self, role: str, n: int) -> int:
         """Return the position of the n-th last message of a role (1: the last); -1: there is none.
@@ -107,7 +107,7 @@ class History(HistoryView, frozen=True):
         Raises:
             BadArguments: `n` is below 1, or there is no such role.
         """
-        return history_columns_and_searches.find_nth_last_of_role(self, role, n)
+        return history_view_and_searches.find_nth_last_of_role(self, role, n)
 
     def nth_last_request(self, n: int) -> int:
         """Return the position of the n-th last user message; -1: there is none.
@@ -130,7 +130,7 @@ class History(HistoryView, frozen=True):
             position: first position to look at.
             roles: "user", "assistant", "tool", "summary" or "system"; the message has one of them.
         """
-        return history_columns_and_searches.find_next_of_roles(self, position, *roles)
+        return history_view_and_searches.find_next_of_roles(self, position, *roles)
 
     # -- verbs on a range of positions: O(1) where the head is short ------------------------------
 

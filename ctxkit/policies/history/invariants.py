@@ -12,7 +12,7 @@ from ctxkit.errors import UnsoundHistory
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from ctxkit.policies.history.history_columns_and_searches import HistoryView
+    from ctxkit.policies.history.history_view_and_searches import HistoryView
     from ctxkit.session.messages import Message
 
 

@@ -4,9 +4,9 @@ from ctxkit._internal.lazy_exports_and_hooks import make_dunder_dir
 from ctxkit.policies.schedules.messages_before_pruning import MessageState, UnprunedMessages
 from ctxkit.policies.schedules.pruned_message_states import UNDO_CHANGE, Layer
 from ctxkit.policies.schedules.pruning_schedule import Schedule
-from ctxkit.policies.schedules.schedule_method_input import (
+from ctxkit.policies.schedules.schedule_view_of_new_calls import (
     EarlierTurnsView,
-    OldAndNewPositions,
+    PositionsByAge,
     ScheduleView,
     TextsByPosition,
 )
@@ -16,7 +16,7 @@ __all__ = [
     "EarlierTurnsView",
     "Layer",
     "MessageState",
-    "OldAndNewPositions",
+    "PositionsByAge",
     "Schedule",
     "ScheduleView",
     "TextsByPosition",

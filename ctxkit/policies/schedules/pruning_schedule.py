@@ -15,7 +15,7 @@ from ctxkit.policies.schedules.pruned_message_states import (
     UnprunedLayer,
     select_changes_between,
 )
-from ctxkit.policies.schedules.schedule_method_input import (
+from ctxkit.policies.schedules.schedule_view_of_new_calls import (
     EarlierTurnsView,
     HasSchedule,
     ScheduleView,
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from ctxkit.policies.history.history import History
     from ctxkit.policies.schedules.messages_before_pruning import MessageState
     from ctxkit.policies.schedules.pruned_message_states import AppendedMessage, Layer
-    from ctxkit.policies.schedules.schedule_method_input import StageChooser
+    from ctxkit.policies.schedules.schedule_view_of_new_calls import StageChooser
     from ctxkit.tokens.token_counters import ContextBudget
 
 

@@ -13,7 +13,7 @@ from ctxkit.errors import BadArguments
 from ctxkit.policies.compaction_and_pruning_rules import Rules
 from ctxkit.policies.triggers import Above, Both, Turns
 from ctxkit.presets.registry_and_setting_checks import DocumentationDifference, check_setting_types
-from ctxkit.presets.shared_policies import MiddleSummary, is_request_pending
+from ctxkit.presets.shared_summaries_and_clearing import MiddleSummary, is_request_pending
 
 if TYPE_CHECKING:
     from ctxkit.policies.base import Natural, Positive

@@ -9,7 +9,7 @@ from ctxkit.policies.compaction_and_pruning_rules import Rules
 from ctxkit.policies.texts.summary_prompts_and_audits import add_focus
 from ctxkit.policies.triggers import Above, Both
 from ctxkit.presets.registry_and_setting_checks import DocumentationDifference, check_setting_types
-from ctxkit.presets.shared_policies import CustomCutSummary, is_request_pending
+from ctxkit.presets.shared_summaries_and_clearing import CustomCutSummary, is_request_pending
 
 if TYPE_CHECKING:
     from ctxkit.policies.base import Positive

@@ -7,7 +7,7 @@ from __future__ import annotations
 from ctxkit.policies.compaction_and_pruning_rules import Rules
 from ctxkit.policies.result_clearing_and_cache_ttl import CLEARED_PLACEHOLDER
 from ctxkit.presets.registry_and_setting_checks import DocumentationDifference, check_setting_types
-from ctxkit.presets.shared_policies import ClearToolUses
+from ctxkit.presets.shared_summaries_and_clearing import ClearToolUses
 from ctxkit.tokens.provider_rules import get_value
 
 _TRIGGER: int = get_value("clearing_trigger", "claude")

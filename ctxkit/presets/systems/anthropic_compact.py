@@ -11,7 +11,7 @@ from ctxkit.errors import BadArguments
 from ctxkit.policies.compaction_and_pruning_rules import Rules
 from ctxkit.policies.triggers import Above
 from ctxkit.presets.registry_and_setting_checks import DocumentationDifference, check_setting_types
-from ctxkit.presets.shared_policies import SummariseAll
+from ctxkit.presets.shared_summaries_and_clearing import SummariseAll
 from ctxkit.tokens.provider_rules import get_value
 
 if TYPE_CHECKING:

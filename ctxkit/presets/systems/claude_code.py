@@ -19,7 +19,7 @@ from ctxkit.presets.registry_and_setting_checks import (
     check_setting_types,
     check_window,
 )
-from ctxkit.presets.shared_policies import (
+from ctxkit.presets.shared_summaries_and_clearing import (
     MiddleSummary,
     as_summary_message,
     find_end_of_removable,

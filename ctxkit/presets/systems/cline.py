@@ -16,7 +16,7 @@ from ctxkit.presets.registry_and_setting_checks import (
     DocumentationDifference,
     check_setting_types,
 )
-from ctxkit.presets.shared_policies import DropOlderHalf
+from ctxkit.presets.shared_summaries_and_clearing import DropOlderHalf
 
 if TYPE_CHECKING:
     from ctxkit.policies.history.history import History

@@ -31,7 +31,7 @@ from ctxkit.policies.tool_evidence_summaries import NarrativeSummary
 from ctxkit.policies.triggers import (
     Above,
     Count,
-    NearMessageCap,
+    MessageCapWarning,
     Overflow,
     TokensSpent,
     TurnTokensSpent,
@@ -315,7 +315,7 @@ def _make_warnings(p: dict[str, Any]) -> tuple[Any, ...]:
     """Return the warnings: tokens sent, and a prompt near its cap on messages."""
     spent = (TokensSpent(p["warn_at"]),) if p["warn_at"] else ()
     cap = int(p["max_tail_messages"] * p["context_cap_fraction"])
-    return (*spent, NearMessageCap(cap + 1)) if cap else spent
+    return (*spent, MessageCapWarning(cap + 1)) if cap else spent
 
 
 def _check_settings(p: dict[str, Any]) -> None:

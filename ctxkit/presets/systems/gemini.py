@@ -35,7 +35,7 @@ from ctxkit.presets.registry_and_setting_checks import (
     DocumentationDifference,
     check_setting_types,
 )
-from ctxkit.presets.shared_policies import CustomCutSummary
+from ctxkit.presets.shared_summaries_and_clearing import CustomCutSummary
 from ctxkit.session.messages import get_plain_text
 
 if TYPE_CHECKING:

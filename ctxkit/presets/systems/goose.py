@@ -15,7 +15,7 @@ from ctxkit.presets.registry_and_setting_checks import (
     DocumentationDifference,
     check_setting_types,
 )
-from ctxkit.presets.shared_policies import (
+from ctxkit.presets.shared_summaries_and_clearing import (
     CustomCutSummary,
     as_summary_message,
     find_end_of_removable,

@@ -11,7 +11,7 @@ import numpy as np
 from ctxkit.policies.base import DataclassPolicy
 from ctxkit.policies.compaction_and_pruning_rules import Rules
 from ctxkit.policies.texts import message_content_and_truncation
-from ctxkit.presets import shared_policies as common
+from ctxkit.presets import shared_summaries_and_clearing as common
 from ctxkit.presets.registry_and_setting_checks import (
     MEMORY_TOOL_DIFFERENCE,
     DocumentationDifference,

@@ -6,13 +6,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ctxkit.policies.compaction_and_pruning_rules import Rules
-from ctxkit.presets import shared_policies as common
+from ctxkit.presets import shared_summaries_and_clearing as common
 from ctxkit.presets.registry_and_setting_checks import (
     MEMORY_TOOL_DIFFERENCE,
     DocumentationDifference,
     check_setting_types,
 )
-from ctxkit.presets.shared_policies import MiddleSummary, find_end_of_removable
+from ctxkit.presets.shared_summaries_and_clearing import MiddleSummary, find_end_of_removable
 
 if TYPE_CHECKING:
     from ctxkit.policies.history.history import History

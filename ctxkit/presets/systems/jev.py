@@ -17,7 +17,7 @@ from ctxkit.policies.history.growing_columns_and_sums import TOOL
 from ctxkit.policies.texts import message_content_and_truncation
 from ctxkit.policies.triggers import Overflow, Share
 from ctxkit.presets.registry_and_setting_checks import DocumentationDifference, check_setting_types
-from ctxkit.presets.shared_policies import find_api_message_starts
+from ctxkit.presets.shared_summaries_and_clearing import find_api_message_starts
 from ctxkit.session.messages import (
     Message,
     get_plain_text,

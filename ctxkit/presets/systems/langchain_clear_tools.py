@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from ctxkit.policies.compaction_and_pruning_rules import Rules
 from ctxkit.presets.registry_and_setting_checks import DocumentationDifference, check_setting_types
-from ctxkit.presets.shared_policies import ClearToolUses
+from ctxkit.presets.shared_summaries_and_clearing import ClearToolUses
 
 DIFFERENCES = (
     DocumentationDifference(

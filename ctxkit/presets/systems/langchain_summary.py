@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from ctxkit.policies.compaction_and_pruning_rules import Rules
 from ctxkit.policies.offline_summarisers import SummariserInput
-from ctxkit.presets import shared_policies as common
+from ctxkit.presets import shared_summaries_and_clearing as common
 from ctxkit.presets.registry_and_setting_checks import (
     LARGER_SUMMARY_DIFFERENCE,
     DocumentationDifference,

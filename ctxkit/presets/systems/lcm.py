@@ -16,7 +16,7 @@ from ctxkit.policies.offline_summarisers import SummariserInput
 from ctxkit.policies.texts.summary_prompts_and_audits import add_focus
 from ctxkit.policies.triggers import Overflow, Share
 from ctxkit.presets.registry_and_setting_checks import DocumentationDifference, check_setting_types
-from ctxkit.presets.shared_policies import CustomCutSummary, make_removable_mask
+from ctxkit.presets.shared_summaries_and_clearing import CustomCutSummary, make_removable_mask
 
 if TYPE_CHECKING:
     from ctxkit.policies.base import Natural, Positive

@@ -12,7 +12,7 @@ from ctxkit.policies.compaction_and_pruning_rules import Rules
 from ctxkit.policies.texts.summary_prompts_and_audits import add_focus
 from ctxkit.policies.triggers import Overflow, Share
 from ctxkit.presets.registry_and_setting_checks import DocumentationDifference, check_setting_types
-from ctxkit.presets.shared_policies import MiddleSummary, find_end_of_removable
+from ctxkit.presets.shared_summaries_and_clearing import MiddleSummary, find_end_of_removable
 
 if TYPE_CHECKING:
     from ctxkit.policies.base import PositiveShare

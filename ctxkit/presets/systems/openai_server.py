@@ -15,7 +15,7 @@ from ctxkit.policies.compaction_without_summary import make_opaque_item, replace
 from ctxkit.policies.guards import keep_if_smaller
 from ctxkit.policies.triggers import Above, Share
 from ctxkit.presets.registry_and_setting_checks import DocumentationDifference, check_setting_types
-from ctxkit.presets.shared_policies import find_end_of_removable, make_removable_mask
+from ctxkit.presets.shared_summaries_and_clearing import find_end_of_removable, make_removable_mask
 
 if TYPE_CHECKING:
     from ctxkit.policies.base import Positive

@@ -35,7 +35,7 @@ from ctxkit.presets.registry_and_setting_checks import (
     check_setting_types,
     check_window,
 )
-from ctxkit.presets.shared_policies import is_request_pending
+from ctxkit.presets.shared_summaries_and_clearing import is_request_pending
 from ctxkit.session.messages import get_plain_text
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from ctxkit.presets.registry_and_setting_checks import (
     DocumentationDifference,
     check_setting_types,
 )
-from ctxkit.presets.shared_policies import MiddleSummary
+from ctxkit.presets.shared_summaries_and_clearing import MiddleSummary
 
 if TYPE_CHECKING:
     from ctxkit.policies.history.history import History

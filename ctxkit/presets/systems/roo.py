@@ -16,7 +16,7 @@ from ctxkit.presets.registry_and_setting_checks import (
     check_setting_types,
     check_window,
 )
-from ctxkit.presets.shared_policies import DropOlderHalf, SummariseAll
+from ctxkit.presets.shared_summaries_and_clearing import DropOlderHalf, SummariseAll
 
 BUFFER_SHARE = 0.1
 """Share of the window that is reserved in addition to the reply."""

@@ -15,7 +15,7 @@ from ctxkit.policies.texts import message_content_and_truncation
 from ctxkit.policies.texts.summary_prompts_and_audits import add_focus
 from ctxkit.policies.triggers import Both, Count, Overflow, Share
 from ctxkit.presets.registry_and_setting_checks import DocumentationDifference, check_setting_types
-from ctxkit.presets.shared_policies import MiddleSummary, is_request_pending
+from ctxkit.presets.shared_summaries_and_clearing import MiddleSummary, is_request_pending
 from ctxkit.session.messages import get_plain_text
 
 if TYPE_CHECKING:

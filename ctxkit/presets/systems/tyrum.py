@@ -26,7 +26,7 @@ from ctxkit.presets.registry_and_setting_checks import (
     check_between,
     check_setting_types,
 )
-from ctxkit.presets.shared_policies import is_request_pending
+from ctxkit.presets.shared_summaries_and_clearing import is_request_pending
 from ctxkit.session.messages import (
     APPROVAL_DECISIONS,
     APPROVAL_KEY,

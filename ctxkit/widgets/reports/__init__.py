@@ -104,7 +104,7 @@ def _export_kind(x: Any) -> str:
     if isinstance(x, pd.DataFrame) and set(x.columns) >= _SCORED:
         if x.empty:
             raise BadArguments("There are no runs to export: the frame is empty.")
-        from ctxkit.experiments.rules_comparison import Comparison
+        from ctxkit.experiments.session_comparison_and_verdicts import Comparison
 
         return "comparison" if isinstance(x, Comparison) else "sweep"
     if isinstance(x, pd.DataFrame):

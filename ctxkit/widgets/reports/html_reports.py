@@ -56,7 +56,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from ctxkit._internal.tables import Table
-    from ctxkit.experiments.rules_comparison import Comparison
+    from ctxkit.experiments.session_comparison_and_verdicts import Comparison
     from ctxkit.metrics.context_window_report import ContextReport, Contributor
     from ctxkit.plots.chart import Chart
     from ctxkit.session.session import Session

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
     import pandas as pd
 
-    from ctxkit.experiments.rules_comparison import Comparison
+    from ctxkit.experiments.session_comparison_and_verdicts import Comparison
     from ctxkit.session.session import Session
 
 

@@ -34,7 +34,7 @@ from ctxkit._internal.tables import (
     pad_to_width,
 )
 from ctxkit.metrics.frames import frame
-from ctxkit.metrics.view_value_registry import register_view_values
+from ctxkit.metrics.shown_figures_by_view import register_view_values
 from ctxkit.session.messages import ATTEMPT_OUTCOMES, Edit
 from ctxkit.session.titles import (
     get_first_prompts_by_turn,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from trust_studies import closed_rules
+from trust_studies import list_closed_loop_rules
 
 import ctxkit as ck
 from ctxkit._internal.formatting_and_sanitizing import format_change
@@ -16,7 +16,7 @@ ATTACHES = ck.presets.claude_code(context_window=37_000)
 RULES = [
     "none",
     *(ck.presets.swe_agent_mask(n=n).but(name=f"mask {n}") for n in (1, 3)),
-    *(r for r in closed_rules()[4:] if getattr(r, "name", "") != "claude_code"),
+    *(r for r in list_closed_loop_rules()[4:] if getattr(r, "name", "") != "claude_code"),
     ATTACHES,
 ]
 

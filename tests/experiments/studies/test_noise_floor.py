@@ -45,7 +45,7 @@ def test_runs_without_noise_have_no_floor_and_a_difference_raises_it():
 
 
 def test_the_three_published_pairs_lie_near_the_floor_and_a_copy_is_no_run(trap):
-    found = policy_turn_and_cost_ratios.pair_repeats(trap)
+    found = policy_turn_and_cost_ratios.pair_first_and_second_runs(trap)
     assert sorted(name.split(" ")[0] for name, _ in found) == ["mask", "raw", "summary"]
     seen = policy_turn_and_cost_ratios.measure_repeat_ratios(found).query("figure == 'usd'")
     assert seen["ratio"].tolist() == pytest.approx([1.0165, 0.91266, 1.1369], abs=1e-3)

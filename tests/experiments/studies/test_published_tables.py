@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from make_studies import make
+from make_studies import write_tables
 
 from ctxkit.errors import BadArguments
 from ctxkit.experiments import studies
@@ -54,7 +54,7 @@ def test_runs_that_are_not_there_are_a_sentence(tmp_path, monkeypatch):
 
 @pytest.mark.long
 def test_they_are_made_again_byte_by_byte(published, tmp_path):
-    *made, turns = make(published, tmp_path, tmp_path / "elongation.csv")
+    *made, turns = write_tables(published, tmp_path, tmp_path / "elongation.csv")
     for path in made:
         assert path.read_bytes() == (TABLES_FOLDER / path.name).read_bytes(), path.name
     assert turns.read_bytes() == run_elongation._STUDIES_FILE.read_bytes()

@@ -52,7 +52,7 @@ def test_an_extractor_that_finds_nothing_is_noticed(monkeypatch):
 def test_the_page_has_what_is_measured_now(monkeypatch):
     import make_answers
 
-    assert make_answers.measure_rules() in PAGE.read_text(encoding="utf-8")
+    assert make_answers.measure_rule_survival() in PAGE.read_text(encoding="utf-8")
 
 
 def test_the_page_says_first_how_much_is_kept():

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from trust_studies import render_page
+from trust_studies import format_chapter
 
 from ctxkit.experiments import studies
 from ctxkit.experiments.studies import charts
@@ -15,7 +15,7 @@ PAGE = Path(__file__).parents[3] / "docs" / "trust.md"
 
 @pytest.mark.long  # a closed loop of eighteen seconds
 def test_the_chapter_is_not_behind():
-    assert render_page() in PAGE.read_text(encoding="utf-8"), "run: python docs/make_trust.py"
+    assert format_chapter() in PAGE.read_text(encoding="utf-8"), "run: python docs/make_trust.py"
 
 
 @pytest.mark.parametrize("figure", ["turns", "usd"])

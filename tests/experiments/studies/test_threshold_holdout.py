@@ -34,7 +34,7 @@ def test_a_trial_of_the_page_is_that_of_the_command():
     name, sessions = f"{seed}-{number}", make_answers.THRESHOLD_SESSIONS
     made = make_developers(number + 1, seed, sessions)[f"dev-{number}"]
     strict, bounded = hold_out_thresholds({name: made}, (0.0, 0.05)).values()
-    row = make_answers._trial_row(bounded[0])
+    row = make_answers._format_trial_row(bounded[0])
     assert f"| {' | '.join(row)} |" in PAGE.read_text(encoding="utf-8")
     assert bounded[0].saves_within(0.05) == (row[-1] == "saves")
     assert not bounded[0].near_step

@@ -104,4 +104,4 @@ def test_the_page_has_what_is_measured_of_published_constraints(published):
 
     if not (published / COMPINT).exists():
         pytest.skip(f"the published data hold no {COMPINT}")
-    assert make_answers.measure_constraints() in PAGE.read_text(encoding="utf-8")
+    assert make_answers.measure_constraint_survival() in PAGE.read_text(encoding="utf-8")

@@ -128,7 +128,7 @@ def test_a_folder_has_one_total_on_the_board_in_the_list_and_in_the_frames(
 
 def test_errors_of_a_common_sign_do_not_cancel_out():
     """Ten sessions whose dollars are each known within $1: their mean is known within $1."""
-    from ctxkit.metrics.bootstrap_and_paired_tests import average_cost_model_uncertainty
+    from ctxkit.metrics.bootstrap_and_paired_tests import average_cost_uncertainty_usd
 
     runs = pd.DataFrame(
         [
@@ -136,4 +136,4 @@ def test_errors_of_a_common_sign_do_not_cancel_out():
             for i in range(10)
         ]
     )
-    assert average_cost_model_uncertainty(runs) == {"pi": pytest.approx(1.0)}
+    assert average_cost_uncertainty_usd(runs) == {"pi": pytest.approx(1.0)}

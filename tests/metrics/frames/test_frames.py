@@ -11,7 +11,7 @@ import pytest
 from builders import assistant, result, session, step, summarised, system, usage, user
 from hypothesis import given
 from hypothesis import strategies as st
-from make_frames import render_page
+from make_frames import format_page
 
 import ctxkit as ck
 from ctxkit.metrics import FRAME_COLUMNS
@@ -46,7 +46,7 @@ def test_no_column_hides_an_attribute_of_a_frame(per):
 def test_the_page_is_written_from_the_tables():
     assert (Path(__file__).parents[3] / "docs" / "frames.md").read_text(
         encoding="utf-8"
-    ) == render_page()
+    ) == format_page()
 
 
 @pytest.mark.parametrize("per", PERS)

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from trust_presets import PresetComparison
 
-OTHERS = """
+NOTES = """
 Pi's log does not mark manual compactions. The one at 174,738 tokens was identified from the log:
 afterwards the session sends larger prompts to the same model without a compaction, so no trigger
 caused it. (It also follows the end of a turn, and the user then mentions having compacted.)
@@ -31,34 +31,51 @@ HEAD = (
 )
 
 
-def page(folder: Path) -> str:
-    """Return the chapter."""
-    found = [a for s in ck.read_all(folder, progress=False) for a in compare_with_preset(s)]
-    hand = sum(a.by_hand for a in found)
-    real = [a for a in found if "shapes, not" not in a.cause and not a.by_hand]
-    near = sum(a.near for a in real)
-    share = near / max(len(real), 1)
-    left = sum(not a.near and "does not show" in a.cause for a in real)
+def format_chapter(folder: Path) -> str:
+    """Return the chapter in Markdown."""
+    comparisons = [
+        comparison
+        for s in ck.read_all(folder, progress=False)
+        for comparison in compare_with_preset(s)
+    ]
+    by_hand_n = sum(comparison.by_hand for comparison in comparisons)
+    automatic = [
+        comparison
+        for comparison in comparisons
+        if "shapes, not" not in comparison.cause and not comparison.by_hand
+    ]
+    near_n = sum(comparison.is_near for comparison in automatic)
+    share = near_n / max(len(automatic), 1)
+    unexplained_n = sum(
+        not comparison.is_near and "does not show" in comparison.cause for comparison in automatic
+    )
+    test_logs_n = len(comparisons) - len(automatic) - by_hand_n
     return (
         "## Automatic compactions compared with their presets\n\n"
         "Each compaction is compared alone: the preset starts from the history that the previous "
         "recorded compaction left, so an early difference does not carry over. Manual compactions "
         "are left out.\n\n"
-        f"{near} of {len(real)} are within {NEAR_CALLS} calls ({share:.0%}; goal: 80 %, "
-        f"{'reached' if share >= 0.8 else '**missed**'}); {left} of the others have no known "
-        "cause. "
-        f"Left out: {len(found) - len(real) - hand} in test logs without a real conversation, and "
-        f"{hand} manual without a mark.\n\n" + HEAD + "".join(map(_row, found)) + OTHERS
+        f"{near_n} of {len(automatic)} are within {NEAR_CALLS} calls ({share:.0%}; goal: 80 %, "
+        f"{'reached' if share >= 0.8 else '**missed**'}); {unexplained_n} of the others have no "
+        "known cause. "
+        f"Left out: {test_logs_n} in test logs without a real conversation, and {by_hand_n} manual "
+        "without a mark.\n\n" + HEAD + "".join(map(_format_row, comparisons)) + NOTES
     )
 
 
-def _row(a: PresetComparison) -> str:
-    due = "none" if a.due is None else str(a.due)
-    return (
-        f"| {a.session[:24]} | {a.compaction} | {a.rules} | {a.call} | {_n(a.before)} "
-        f"| {due} | {_n(a.at)} | {a.cause or 'within two calls'} |\n"
+def _format_row(comparison: PresetComparison) -> str:
+    cells = (
+        comparison.session[:24],
+        comparison.compaction,
+        comparison.rules,
+        comparison.call,
+        _format_tokens(comparison.recorded_tokens),
+        "none" if comparison.preset_call is None else comparison.preset_call,
+        _format_tokens(comparison.preset_tokens),
+        comparison.cause or "within two calls",
     )
+    return f"| {' | '.join(map(str, cells))} |\n"
 
 
-def _n(tokens: int | None) -> str:
+def _format_tokens(tokens: int | None) -> str:
     return "-" if tokens is None else f"{tokens:,}"

@@ -7,7 +7,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
 
 from ctxkit.policies.history.growing_columns_and_sums import USER
-from ctxkit.policies.history.history_columns_and_searches import get_role_code
+from ctxkit.policies.history.history_view_and_searches import get_role_code
 from ctxkit.policies.schedules.messages_before_pruning import NEVER
 from ctxkit.policies.schedules.pruned_message_states import (
     SUM_CHARS,
@@ -340,7 +340,7 @@ class ScheduleView:
             old: the number of old messages as a function of the number of messages.
             with_protected: count protected messages, too.
         """
-        window: OldAndNewPositions = self.memory.setdefault(("window", role), OldAndNewPositions())
+        window: PositionsByAge = self.memory.setdefault(("window", role), PositionsByAge())
         for call, added, hidden, protected in self.iter_visibility_changes(role):
             for p in hidden:
                 if p in window and window.remove(p):
@@ -360,7 +360,7 @@ class ScheduleView:
 # so a batch of calls costs only the messages that arrive, are hidden, or pass the boundary in it.
 
 
-class OldAndNewPositions:
+class PositionsByAge:
     """A sorted list of positions, of which the first few are old; any can be added or removed."""
 
     __slots__ = ("old", "positions")
@@ -440,7 +440,7 @@ class TextsByPosition:
         return self._texts, len(self._texts)
 
 
-class VisiblePositions(OldAndNewPositions):
+class VisiblePositions(PositionsByAge):
     """The positions that a part sees at a call, sorted; an *index* counts them from 0."""
 
     __slots__ = ()

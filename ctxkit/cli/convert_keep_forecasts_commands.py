@@ -73,7 +73,7 @@ def forecasts_(out: CommandOutput, *, folder: str, rules: str | None) -> None:
 
     --add writes what the sessions of FOLDER let expect of the next ones.
     """
-    from ctxkit.experiments.session_forecasts_and_outcomes import forecasts
+    from ctxkit.experiments.next_session_forecasts_and_outcomes import forecasts
 
     if rules is not None:
         write_and_announce_forecast(folder, rules, "forecasts")

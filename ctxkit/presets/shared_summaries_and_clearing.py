@@ -14,7 +14,7 @@ from ctxkit.policies.base import DataclassPolicy, ScheduledPruning
 from ctxkit.policies.history.growing_columns_and_sums import ASSISTANT, TOOL
 from ctxkit.policies.schedules.messages_before_pruning import NEVER
 from ctxkit.policies.schedules.pruned_message_states import UNDO_CHANGE
-from ctxkit.policies.schedules.schedule_method_input import OldAndNewPositions
+from ctxkit.policies.schedules.schedule_view_of_new_calls import PositionsByAge
 from ctxkit.policies.summary_compaction import Summary
 from ctxkit.policies.texts import message_content_and_truncation
 from ctxkit.policies.triggers import Above, Both, Count, Either, Share
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from ctxkit.policies.base import Natural, Positive
     from ctxkit.policies.history.history import History
-    from ctxkit.policies.schedules.schedule_method_input import ScheduleView
+    from ctxkit.policies.schedules.schedule_view_of_new_calls import ScheduleView
     from ctxkit.tokens import ContextBudget
 
 
@@ -375,7 +375,7 @@ class _ClearedUses:
         self.rule = rule
         self.aim = rule.clear_at_least if rule.enough else 0
         """Tokens after which the clearing stops; 0: everything clearable is cleared."""
-        self._counted, self._clearable = OldAndNewPositions(), OldAndNewPositions()
+        self._counted, self._clearable = PositionsByAge(), PositionsByAge()
         self._freed = [0]
         """Prefix sums of freed tokens, as far as they are computed."""
 
