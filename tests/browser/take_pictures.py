@@ -18,7 +18,7 @@ from nbformat.v4 import new_markdown_cell
 from playwright.sync_api import sync_playwright
 
 from browser.jupyterlab_driver import CHROMIUM, FLAGS, REOPEN, jupyter_in, settle, written
-from browser.view_pages import list_empty_views, list_views, write_views
+from browser.view_pages import TEAM_VIEWS, list_empty_views, list_views, write_views
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -31,7 +31,7 @@ LAB_LOOKS = [(1280, "light"), (1280, "dark"), (900, "light")]
 LAB_STATES = ("live", "reopened", "untrusted")
 MIN_HEIGHT, MARGIN = 2400, 300
 """Pixels of height of a lab's page at least, and around its highest cell: else a picture is cut."""
-CELL = "list_views()[{name!r}](ck.read(SAMPLE))"
+CELL = "(list_views() | TEAM_VIEWS)[{name!r}](ck.read(SAMPLE))"
 FIRST = (
     "import os, sys, warnings\nos.environ['CTXKIT_CACHE_DIR'] = '.cache'\nsys.path.insert(0, {tests})\n"
     "import ctxkit as ck\nfrom browser.view_pages import SAMPLE, list_views\n%load_ext ctxkit"
@@ -91,7 +91,7 @@ class PictureTaker:
         ]
         if not looks:
             return
-        every = {**list_views(), **list_empty_views()}
+        every = {**list_views(), **TEAM_VIEWS, **list_empty_views()}
         views = {name: make for name, make in every.items() if self.is_chosen(name, self.views)}
         with tempfile.TemporaryDirectory() as name:
             pages = write_views(Path(name), views)
@@ -109,7 +109,7 @@ class PictureTaker:
         states = [state for state in LAB_STATES if self._list_lab_looks(state)]
         if not states:
             return
-        cells = {name: CELL.format(name=name) for name in list_views()} | MAGICS
+        cells = {name: CELL.format(name=name) for name in (*list_views(), *TEAM_VIEWS)} | MAGICS
         cells = {name: code for name, code in cells.items() if self.is_chosen(name, self.views)}
 
         def use(page: Any, _: Any) -> None:

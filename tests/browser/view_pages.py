@@ -61,10 +61,13 @@ MORE: dict[str, Callable[[Any], Any]] = {
     ),
     "explore beside": lambda log: ck.explore(log, beside=ck.replay(log, "pi")),
     "board": lambda _: ck.board(SAMPLE.parent, seconds=None),
+}
+"""Views that a session alone does not make."""
+TEAM_VIEWS: dict[str, Callable[[Any], Any]] = {
     "session of a team": lambda _: _run_team(),
     "explore a team": lambda _: ck.explore(_run_team()),
 }
-"""Views that a session alone does not make."""
+"""Views of a session with subagents: pictures show them, contracts do not measure them."""
 
 
 def list_views() -> dict[str, Callable[[Any], Any]]:
