@@ -95,6 +95,8 @@ class AcpClient(EventLoopClientBase):
     ) -> bool:
         """Open a conversation in a folder; return whether it continues the one asked for.
 
+        One that is open stays open while its program runs, whatever the arguments are.
+
         Args:
             folder: working folder of the agent.
             resume_id: id of a conversation to continue, if the agent can.

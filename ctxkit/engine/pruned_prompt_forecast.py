@@ -38,11 +38,11 @@ if TYPE_CHECKING:
 # A pruning changes what single calls are sent and leaves the history alone. A part that has a
 # schedule says for each message from which call on it has which state; a part without one must be
 # run at each call (`_CallByCallPromptSizes`, O(messages) a call). With schedules only
-# (`PruningSchedulePromptSizes`), one
-# `LayerContents` a layer holds the content and size of each position and is brought from call to
-# call by the events of the schedule. The first position that differs from the prompt before gives
-# the shared prefix; what comes after it is new. Cost: O(events + new positions + tokens behind
-# the change) over all calls. `SharedPrefixFinder` finds longer prefixes of prompts further back.
+# (`PruningSchedulePromptSizes`), one `LayerContents` a layer holds the content and size of each
+# position and is brought from call to call by the events of the schedule. The first position that
+# differs from the prompt before gives the shared prefix; what comes after it is new. Cost:
+# O(events + new positions + positions behind the change) over all calls. `SharedPrefixFinder` finds
+# longer prefixes of prompts further back.
 #
 # A content is a number that is equal for equal text at the same row; 0 means hidden.
 # Invariant: a schedule is computed for rising calls only, each call once.
@@ -339,10 +339,11 @@ class PruningSchedulePromptSizes:
         """True where the schedule adds a message at the end of some call alone."""
 
     def extend(self, _stop: int, ahead: int) -> tuple[list[int], list[int]]:
-        """Return the prompts of the calls up to `ahead`, and what each shares with others.
+        """Return the tokens of each new prompt before `ahead`, and those of its shared prefix.
 
-        The shared prefix is the longest of a living prompt before it; where no cache is left, the
-        one that it has in common with the prompt before.
+        That is the longest prefix shared with an earlier prompt still in the cache, and never less
+        than that shared with the prompt before. What the fixed part grows by is not shared.
+        `_stop` is for `_CallByCallPromptSizes`; a schedule is computed up to `ahead` at once.
         """
         schedule = self._schedule.extend(ahead)
         top, rows, log = schedule.top, schedule.rows, schedule.rows.log

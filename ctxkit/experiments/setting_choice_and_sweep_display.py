@@ -3,8 +3,8 @@ advice that state it.
 """
 
 # A choice between settings has two ends, the cheapest and the one that loses least. The advice is
-# the cheapest setting whose loss is within a bound: the user's, else the loss of the record. A
-# cheaper setting beyond the bound is mentioned with its loss.
+# the cheapest setting that does not thrash and whose loss is within a bound: the user's, else the
+# loss of the record, else none. A cheaper setting beyond the bound is mentioned with its loss.
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ class SettingChoice(NamedTuple):
         return f"{start}.{self._describe_ends(first)}"
 
     def name_ends(self, rules: str) -> list[tuple[str, str]]:
-        """Return the words and tones of the ends that a setting is.
+        """Return words and tone ("good" or "") for each that it is: best, cheapest, loses least.
 
         Args:
             rules: the name of the setting.

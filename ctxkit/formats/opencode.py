@@ -294,6 +294,7 @@ def _convert_v2_message(message_type: str, data: dict[str, Any]) -> dict[str, An
 
 
 def _convert_reply(data: dict[str, Any]) -> dict[str, Any]:
+    """Return the `info` that 1.2 has for a reply (or summary) of 2.x."""
     model, error = as_dict(data.get("model")), as_dict(data.get("error"))
     info = {
         "role": "assistant",

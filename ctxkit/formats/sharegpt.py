@@ -56,7 +56,7 @@ def _is_conversation(raw: Any) -> bool:
 
 
 def read(source: Source) -> list[Session]:
-    """Read one session per conversation."""
+    """Read one session per conversation; records that are none are counted in the first."""
     records = source.document if type(source.document) is list else [r for _, r in source.records]
     conversations = [as_dict(r) for r in records if _is_conversation(r)]
     sessions = [

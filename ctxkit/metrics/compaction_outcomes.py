@@ -269,9 +269,9 @@ def _group_edits_by_call(session: Session) -> dict[int, _EditsBeforeCall]:
 def _recorded_compactions(
     session: Session, anchored: MessageSizes, prompts: list[int]
 ) -> list[CompactionsBeforeCall]:
-    """Return all compactions of a record, also before the first and after the last call."""
+    """Return the compactions of a record: those before each call, or after the last, as one."""
     compactions, visible, position = [], list[Message](), 0
-    # by the positions of first and last edit
+    # The measured sizes of each compaction, by the positions of its first and its last edit.
     measured = {
         at: one
         for one in measure_compactions(session)
@@ -290,7 +290,7 @@ def _recorded_compactions(
             visible = apply_edit(visible, entry)
         position = group.last + 1
         tokens_before, tokens_after = map(anchored.sum_of, (visible_before, visible))
-        # Sizes of the prompt from the compaction frame, else from the messages.
+        # Sizes of the prompt as `measure_compactions` has them, else from the messages.
         before = next((p for p in reversed(prompts[:call]) if p), None)
         known_before, known_after = measured[group.first].before, measured[group.last].after
         if known_before is not None and known_after is not None:
@@ -305,7 +305,7 @@ def _recorded_compactions(
             _written_summary_of_edit(session, e, call, source_tokens[id(e)], before, tokens)
             for e, tokens in zip(group.edits, inserted_tokens, strict=True)
         ]
-        # Longest common prefix: system prompt and tools outside messages, then equal messages.
+        # What is still cached: system prompt and tools, then the messages up to the first other.
         is_common = [*map(is_, visible_before, visible), False]
         common_tokens = anchored.sum_of(visible[: is_common.index(False)])
         compactions.append(

@@ -2,8 +2,8 @@
 
 # From a compaction to a verdict
 #
-# A `Compaction` combines all compactions before one call: the sizes of that call's prompt without
-# and with it, the summaries written, and the front of the prompt that the cache still has.
+# A `CompactionsBeforeCall` combines all compactions before one call: the sizes of its prompt
+# without and with them, the summaries written, and the front that the cache still has.
 # A verdict follows from the prompts after it, up to the next compaction:
 #   refill     share of the freed tokens that is in use again 3 and 10 calls later
 #   rebound    calls until the prompt is back at three quarters of its earlier size

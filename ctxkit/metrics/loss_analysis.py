@@ -1,28 +1,27 @@
 """Loss analysis: the items that compactions removed, their fates, and the items needed later."""
 
-# Method
+# Method: interval arithmetic over the lives of facts
 #
 # An item is a fact that a message states: a path, an id, a number, a rule
 # (`metrics.losable_items`). Its life is a set of half-open time spans on a clock with two ticks a
-# call (`metrics.message_visibility`), and every figure follows from four unions of such spans:
+# call (`metrics.message_visibility`): 2c before compactions change the prompt of call c, 2c + 1
+# after that.
 #
 #   visible      a message in the prompt names the item, or an inserted text (a summary) states it
-#   retained     visible again after the item was first removed
-#   recoverable  the path of a file with the item is visible, or the item is stored in an archive
-#   available    retained or recoverable; a removed item that is not available is lost
+#   retained     still or again visible, since the item was removed
+#   recoverable  the path of a file with the item is visible, or an archive stores the item
+#   available    retained or recoverable; the fate of a removed item is "lost" while it is neither
 #
-# An item is *removed* at the first tick at which a message that states it leaves the prompt. From
-# then on each end of a visible span is a *removal*: one item can be removed several times.
+# An item is *removed* from the first tick at which a message that states it leaves the prompt. From
+# then on each end of a visible span is a *removal*: there may be none or several. It is
+# *at stake* if, inserted texts left aside, a reply uses it after a removal.
 #
-#   needed-later loss = removed items that a reply uses before their next removal
+#   needed-later loss = items that a reply uses after a removal, stated again or not
 #                       / items that replies use again at all
 #
-# A *change* is a call before which a compaction or pruning changed the prompt. Figures per change
-# are counted with difference arrays over span ends, so time and memory grow with the spans and not
-# with changes times items: O((n + m) log n) for n spans and m changes.
-#
 # Invariants: an item that no change removed is never lost; inserted text can only lower a loss;
-# items that were needed and lost are a subset of the items at stake.
+# items needed and lost are at stake. A *change* is a call before which a compaction or pruning
+# changed the prompt. Cost, by difference arrays: O((n + m) log n) for n spans and m changes.
 
 from __future__ import annotations
 
@@ -169,7 +168,7 @@ class LossAnalysis:
 
     @cached_property
     def retained_spans(self) -> TimeSpans:
-        """Spans in which removed items are visible again."""
+        """Spans in which removed items are still or again visible."""
         return self.visible_spans.clip_before(self.removed_at)
 
     @cached_property
@@ -197,7 +196,7 @@ class LossAnalysis:
 
     @cached_property
     def needed_lost_items(self) -> NeededLostItems:
-        """The removed items that a reply used before their next removal."""
+        """The items that a reply used after a removal, recoverable or stated again or not."""
         removals = self.removals
         used = np.flatnonzero(removals.next_use < NO_CALL)
         item, first = np.unique(removals.item[used], return_index=True)

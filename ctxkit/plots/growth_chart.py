@@ -292,17 +292,18 @@ _MARK_KINDS = (
 
 
 def _compaction_points(line: GrowthLine, i: int, kind: _MarkKind, *, is_single: bool) -> Trace:
+    """Return the marks of one kind on the i-th line, each half a call before its call."""
     marks = kind.select(line)
     return Trace(
         name=kind.name if is_single else f"{kind.name} of {line.name}",
         follows=not is_single,
-        x=[c.call - 0.5 for c in marks],
+        x=[mark.call - 0.5 for mark in marks],
         y=[mark.height for mark in marks],
         kind="points",
         symbol=kind.symbol,
         hollow=kind.is_hollow,
         hover=lambda k: marks[k].describe(),
-        look=i + 1 if is_single else i,
+        look=i + 1 if is_single else i,  # a single line's marks differ from the line
     )
 
 

@@ -181,6 +181,8 @@ class Summary(DataclassPolicy):
     def __call__(self, history: History, budget: ContextBudget) -> History:
         """Return the history with its old part summarised.
 
+        It is unchanged where nothing old is left, or it would not shrink (with `must_shrink`).
+
         Raises:
             ModelError: the summariser failed, and `otherwise` is None.
         """

@@ -357,14 +357,17 @@ def format_files_and_commands(passage: SummariserInput) -> str:
 
 
 def truncate_messages_before(history: History, before: int, cap: int) -> History:
-    """Return the history with the messages before a position cut to `cap` characters."""
+    """Return the history with the messages before a position cut to `cap` characters; 0: no cut.
+
+    Summaries stay whole. Reasoning and tool calls do not count, and stay.
+    """
     if cap <= 0:
         return history
-    long = np.flatnonzero(
+    positions = np.flatnonzero(
         (history.chars > cap) & (np.arange(len(history)) < before) & ~history.role("summary")
     )
     changes: dict[int, Message | str] = {}
-    for p in long.tolist():
+    for p in positions.tolist():
         text = summary_prompts_and_audits.get_text_without_reasoning(history[p])
         if len(text) > cap:
             short = f"{text[:cap]} [TRUNCATED — {len(text):,} chars total]"

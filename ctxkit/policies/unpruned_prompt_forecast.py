@@ -68,7 +68,14 @@ class UnprunedForecast:
     # -- searches of triggers ----------------------------------------------------------------------
 
     def above(self, limit: float, start: int, stop: int, estimated: bool = False) -> int:
-        """Return the first call whose prompt is above `limit` (its messages, if estimated)."""
+        """Return the first call in start..stop whose prompt is above `limit`; `stop`: none is.
+
+        Args:
+            limit: tokens.
+            start: first call.
+            stop: one past the last call.
+            estimated: compare the system's own estimate of the messages, not the counted prompt.
+        """
         if start >= self.log.calls:  # a compaction by hand, before the call is opened
             coming = self.history.at(start)
             size = estimate_tokens(coming) if estimated else coming.tokens

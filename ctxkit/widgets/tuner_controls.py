@@ -268,7 +268,7 @@ def _default_range(name: str, value: float, window: int) -> SettingControl:
     """Return a span around a value: a share within 0 and 1, small counts by ones, the rest up to
     four times as much.
 
-    What is off is measured by the window: sizes up to it, budgets of many calls up to fifty of it.
+    A size that is off (0) goes up to the window, a budget of many calls up to fifty windows.
     """
     whole = isinstance(value, int)
     if value == 0 and whole and re.search(r"tokens|chars|_limit|_at$", name):

@@ -31,24 +31,23 @@ if TYPE_CHECKING:
     from ctxkit.engine.cache_model.call_features import CallFeatures
     from ctxkit.engine.cache_model.training_counts import CallClassCounts, SessionMissCounts
 
-# How cache misses are estimated.
+# Method: hierarchical shrinkage of miss rates, then simulation
 #
-# The unit is the developer: calls of one person share habits, programs and times of day, so that a
-# thousand of them say less of another person than a hundred of each of ten. Each draw weighs the
-# developers again (Bayesian bootstrap: exponential weights), and none counts for more than
+# A class is what may make a call miss (`classify_call`). The unit is the developer: calls of one
+# person share habits and programs, so a thousand of them say less of another than a hundred of each
+# of ten. Each draw weighs developers anew (Bayesian bootstrap); none counts for more than
 # `_MAX_CALLS` calls of a class.
 #
-# 1. Back-off (`MissRateEstimator.draw_rates`). From wide to narrow: bases of classes over all
-#    tools, bases over the tool, classes over the tool, classes over tool and model family, the
-#    developer's own other logs. Each estimate is the prior of the next.
-# 2. Sessions differ: each draw takes the rate of a class from a beta distribution around the
-#    estimate.
-# 3. Each call misses or hits. A hit falls short of the whole shared prefix by what the hits of the
-#    same model do (`hit_reads`). A miss with a cause reads what another session read at such a
-#    miss (a developer is drawn first, then one of their reads), of the sessions most alike.
+# 1. Rates (`draw_rates`), from wide to narrow: bases of classes over all tools, then over the tool,
+#    classes over the tool, over tool and model family, the developer's own other logs, the target's
+#    first half. Each is the prior of the next (back-off).
+# 2. Sessions differ: each draw takes the rate of a class from a beta distribution around that.
+# 3. A hit falls short of the shared prefix by what hits of the same model do (`hit_reads`). A miss
+#    without a cause reads a share of that; one with a cause what a session most alike read at such
+#    a miss (hot deck: draw a developer, then a read).
 #
-# Invariants: no read of the target is used; a call reads at most its own prompt; one seed, so the
-# same session always gets the same prediction.
+# Invariants: no read of the target is used but those of `first_half`; a miss reads at most its own
+# prompt; one seed: a session always gets one prediction.
 
 N_DRAWS = 200
 _SEED = 17
@@ -67,7 +66,7 @@ _SPREAD = 25.0
 _FIRST_READ_SHARE = 0.5
 """Share of its prompt that a first call reads where no session taught it."""
 _MIN_DONORS = 3
-"""Reads from which a group of sessions gives those of a miss."""
+"""Fewest reads at misses of a group of sessions from which one is drawn."""
 
 
 class _Group(NamedTuple):
@@ -294,7 +293,7 @@ def _collect_reads(rows: Iterable[SessionMissCounts], base: str) -> dict[str, li
 def _count_classes(
     rows: Sequence[SessionMissCounts], names: Sequence[str], *, by_base: bool
 ) -> NDArray[Any]:
-    """Return an array of the counts of `names` by session, class and column."""
+    """Return an array of the counts of `names` by session, class and column (see `_columns`)."""
     places: dict[str, list[int]] = {}
     for i, name in enumerate(names):
         places.setdefault(get_class_base(name) if by_base else name, []).append(i)
@@ -307,6 +306,7 @@ def _count_classes(
 
 
 def _columns(count: CallClassCounts) -> tuple[int, int, int, int, int]:
+    """Return the five columns of count arrays; `_update_rates` unpacks them."""
     return count.calls, count.misses, count.expected, count.lost, count.missed
 
 

@@ -3,8 +3,9 @@
 # Method: canary facts, words that occur nowhere else, are planted round by round into a growing
 # session, and the compactor is called once per round on its last output and the next part. A fact
 # survives a round if its word is in the output. In each round a value is set that the next round
-# replaces, which shows stale and lost values. Every output is checked for call and result pairs,
-# message order and the system message. Repeated runs with other seeds give the noise.
+# replaces: it is stale if both words are in the output, wrong if the old one alone is. Every output
+# is checked for call and result pairs, message order and the system message. Repeated runs with
+# other seeds give the noise.
 
 from __future__ import annotations
 
@@ -209,7 +210,8 @@ def measure_fact_survival(
             raise BadArguments(f"Round {number}: {error}") from None
         # A fact survives where its word is anywhere in the output, in whatever form.
         text = to_compact_json(compacted)
-        standing = tuple(f.key in text for f in facts if f.round <= number)
+        is_retained = tuple(f.key in text for f in facts if f.round <= number)
+        # Of each value replaced so far: is its old word in the output, and is its new one?
         value_states = [
             (v.old.key in text, v.new.key in text) for v in values if v.new.round <= number
         ]
@@ -219,7 +221,7 @@ def measure_fact_survival(
             CompactionRoundResult(
                 number,
                 *sizes,
-                standing,
+                is_retained,
                 stale,
                 wrong,
                 tuple(find_message_faults(messages, compacted)),

@@ -219,7 +219,7 @@ def list_habitual_pause_lengths(n: int = 20, seed: int = 0) -> dict[str, list[fl
 
     Args:
         n: number of developers.
-        seed: as that of `make_developers`.
+        seed: as that of `make_developers_with_pauses`.
 
     Example:
         >>> lengths = list_habitual_pause_lengths(1)["dev-0"]
@@ -245,6 +245,7 @@ def _draw_habit(rng: random.Random) -> tuple[float, float]:
 def _make_session(
     rng: random.Random, name: str, start: float, habit: tuple[float, float]
 ) -> tuple[Session, float]:
+    """Return a made session, and the time a day after its end, at which the next one starts."""
     messages, time, prompt, cached = list[Message](), start, rng.randrange(12_000, 24_000), 0
     for turn in range(rng.randrange(*_TURNS)):
         gap = habit[0] * rng.lognormvariate(0, habit[1]) if turn else 0.0

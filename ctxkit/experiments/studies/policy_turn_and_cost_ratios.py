@@ -208,7 +208,7 @@ def estimate_noise_floors(
     for each task chance decides which of its two runs counts as the second.
 
     Args:
-        pairs: the two runs of each setting, as `pair_first_and_second_runs` returns them.
+        pairs: the two runs of each setting: the frames that `pair_first_and_second_runs` returns.
         tasks: numbers of tasks.
     """
     import pandas as pd
@@ -218,7 +218,7 @@ def estimate_noise_floors(
         {
             "figure": f,
             "tasks": n,
-            "floor": _estimate_floor([_both_figures(p, f) for p in pairs], n, random),
+            "floor": _estimate_floor([_figure_of_both_runs(p, f) for p in pairs], n, random),
         }
         for f in _FIGURES
         for n in tasks
@@ -239,7 +239,7 @@ def measure_repeat_ratios(pairs: list[tuple[str, pd.DataFrame]]) -> pd.DataFrame
     return pd.DataFrame(rows).drop(columns="error")
 
 
-def _both_figures(pairs: pd.DataFrame, figure: str) -> Any:
+def _figure_of_both_runs(pairs: pd.DataFrame, figure: str) -> Any:
     return pairs[[f"{figure}_before", f"{figure}_now"]].to_numpy()
 
 

@@ -173,8 +173,9 @@ def table(name: str) -> pd.DataFrame:
     """Read a committed table.
 
     Args:
-        name: `masks` (columns: `masks.COLUMNS`), `ratios` (`behaviour.RATIO_COLUMNS`), `floors`
-            (`behaviour.FLOOR_COLUMNS`) or `repeats` (`behaviour.measure_repeat_ratios`).
+        name: `masks` (columns: `mask_and_visibility_accuracy.MASK_COLUMNS`), or, of the module
+            `policy_turn_and_cost_ratios`, `ratios` (`RATIO_COLUMNS`), `floors` (`FLOOR_COLUMNS`) or
+            `repeats` (`measure_repeat_ratios`).
 
     Returns:
         The table; ``frame.attrs["source"]`` names the origin of its figures.

@@ -380,6 +380,7 @@ class PauseCostReport(NamedTuple):
     def answer(self) -> str:
         """The cheapest choice, in one sentence."""
         returns, costs = self.returns, self.choices_usd
+        # Ends of sessions alone: to do nothing costs nothing at an end.
         if not returns:
             return "No pause came near the life of the cache, so there is nothing to do about one."
         best, nothing = self.order[0], costs["nothing"] or 0.0

@@ -1,26 +1,25 @@
 """Cost model of a recorded session (prices, fitted cache), and the bills of its replays."""
 
-# Cache model of a replay
+# Bill of a replay by a model of the prompt cache (prefix caching)
 #
-# The model is fitted on the record (`replay_cost_model.CacheModelParameters`) and uses only the
-# size of each prompt of a replay and the length of the prefix that it shares with earlier prompts.
-# Assumptions, which every report states:
+# Nobody sent a replay's prompts, so their cache reads are modelled, from each prompt's size, the
+# length of the prefix that it shares with earlier prompts, and what is fitted on the record
+# (`CacheModelParameters`). Assumptions, which every report states:
 #
-# * A call reads the longest prefix that it shares with a prompt still in the cache; the rest is
-#   written (or sent fresh where the provider bills no writes). It does not matter whether a
-#   compaction, a mask or a clearing made the prompt: two rules that send the same prompts at the
-#   same times cost the same.
+# * A call reads the longest prefix that it shares with a prompt still in the cache, less a fitted
+#   lag; the rest is written (or sent fresh where the provider bills no writes).
 # * Where the record missed for another reason than a compaction, the replay reads at most as much
-#   as the record at that call: other prompts at the same time would most likely have missed too.
+#   as the record at that call: other prompts would most likely have missed too.
 # * The call that writes a summary sends its source as fresh input (`reuse=True`: it reads the
-#   cached prompt instead, like a summary requested in a pause before the cache expired), and its
-#   output is the summary.
+#   cached prompt instead), and its output is the summary.
 #
-# Misses are carried over and not predicted; a prediction without the record's reads
+# Invariant: rules that send the same prompts at the same times cost the same. Misses are carried
+# over, not predicted; a prediction without the record's reads
 # (`engine.cache_model.input_cost_prediction`) gives the range `cost_low_usd` to `cost_high_usd`.
 #
-# Cost: O(calls) once for the record (prefix sums over its calls), then O(compactions) per run,
-# because between two compactions every prompt differs from the record's by a constant.
+# Cost: O(calls) once for the record (prefix sums), then O(compactions + recorded misses) per run,
+# as prompts between compactions differ from the record's by a constant; O(calls) per run with a
+# pruning, or if the record has several models or its prompts shrink.
 
 from __future__ import annotations
 
@@ -52,12 +51,6 @@ if TYPE_CHECKING:
 
     FourTokens = tuple[int, int, int, int]
     """Tokens read from the cache, written to it, sent fresh, and output."""
-
-# The cache model of a record: every call reads the prefix that it shares with the previous call,
-# less a constant lag, except where the log shows a miss. Only the lag is fitted (a mean over hits),
-# so the closure error, modelled / recorded input dollars - 1, is measured in sample: it shows that
-# miss classes and prices account for the bill, not that reads can be predicted (for a figure out of
-# sample see `engine.cache_model.input_cost_prediction`).
 
 __all__ = ["bill_modelled_reads", "closure_error"]
 __dir__ = make_dunder_dir(__all__)
@@ -314,7 +307,7 @@ class ReplayCostModel(msgspec.Struct, frozen=True):
     has_usage: bool
     has_cache: bool
     last_cache_user: dict[int, int]
-    """The last call that used the cache of a call, if it is not the previous call; -1: none."""
+    """The last call in the cache of a call, for calls where it is not the one before; -1: none."""
     read_limits: tuple[int, ...]
     """Maximum tokens that each call can read; `UNLIMITED_TOKENS` where the record hit."""
     is_first_of_agent_and_model: tuple[bool, ...]
@@ -377,7 +370,7 @@ class ReplayCostModel(msgspec.Struct, frozen=True):
             for u in usages
         ]
         unexplained_n = sum(m is not None and m.kind == "unexplained" for m in misses)
-        last, cold = _find_last_cache_users(session, billed)
+        last, is_first = _find_last_cache_users(session, billed)
         fit = CacheModelParameters.of(session, misses)
         min_cacheable = (p.min_cacheable if p else None for p in prices)
         return cls(
@@ -386,7 +379,7 @@ class ReplayCostModel(msgspec.Struct, frozen=True):
             has_cache=session.has_cache,
             last_cache_user=last,
             read_limits=_limit_reads_by_misses(session, misses),
-            is_first_of_agent_and_model=cold,
+            is_first_of_agent_and_model=is_first,
             output=tuple((u.output_tokens or 0) if u else 0 for u in usages),
             has_output=any(u is not None and u.output_tokens is not None for u in usages),
             prices=prices,
@@ -558,6 +551,11 @@ def _billed_calls(session: Session) -> Iterator[tuple[ModelCall, Usage, int]]:
             yield call, usage, usage.prompt_tokens
 
 
+# The bill of the record by the same model: every call reads the prefix that it shares with the
+# previous call, less a constant lag, except where the log shows a miss. Only the lag is fitted (a
+# mean over hits), so the closure error, modelled / recorded input dollars - 1, is measured in
+# sample: it shows that miss classes and prices account for the bill, not that reads can be
+# predicted (for a figure out of sample see `engine.cache_model.input_cost_prediction`).
 @accepts_session
 def bill_modelled_reads(
     session: Session, misses: Sequence[CacheMiss | None] | None = None

@@ -40,22 +40,22 @@ class PruningPart(HasSchedule, Protocol):
 
     @property
     def counts(self) -> bool:
-        """True where it counts all messages, also those that other parts append to calls."""
+        """True where its changes depend on all messages of a prompt, appended ones included."""
 
 
+# Method: delta encoding of prompts, in a stack of layers
+#
 # A pruning changes prompts for one call each; the recorded history stays. Instead of running every
 # part at every call, each part says once, for a batch of calls, which messages it changes and from
 # which call on. From that follow the prompt of each call and its size, in tokens or characters.
-#
-# The parts form a stack of layers (see `pruned_message_states`): the unpruned messages at the
-# bottom, one `PruningPartLayer` per part, the last part on `top`. `extend(stop)` computes further
-# calls from the bottom up. A part either changes messages (`PruningPartChanges`), or names stages:
-# then each call gets one of several inner layers, by prompt size (`StageByCallLayer`).
+# The layers (`pruned_message_states`): unpruned messages at the bottom, one `PruningPartLayer` per
+# part, the last part on `top`. A part either changes messages (`PruningPartChanges`), or names
+# stages: other parts, of which each call gets one, by prompt size (`StageByCallLayer`).
 #
 # Invariant: the result at a call is the same whether calls were extended one by one (live session)
-# or in one batch (replay). After each number of calls in
-# `_RECHECK_AT`, a live schedule is also run in one batch, which refuses what a replay would refuse.
-# Cost: proportional to the changes, not to calls x messages.
+# or in one batch (replay). After each number of calls in `_RECHECK_AT`, a live schedule is also run
+# in one batch, to refuse what a replay would refuse.
+# Cost: O(changes), and O(calls) for stages; not O(calls x messages).
 
 
 class Schedule:
@@ -159,6 +159,7 @@ class PruningPartLayer:
         self._result: PruningPartChanges | StageByCallLayer = self._changes
         self._memory: dict[Any, Any] = {}
         self._has_been_asked = False
+        """True once the part's schedule was run: from then on it names stages always or never."""
 
     @property
     def stop(self) -> int:
@@ -180,6 +181,7 @@ class PruningPartLayer:
             return
         self.before.extend(stop)
         self._changes.open_batch(stop)
+        # To a part that changes earlier turns only, a message arrives when its turn is over.
         is_filter = getattr(self.part, "filters_history", False)
         view = (EarlierTurnsView if is_filter else ScheduleView)(self._changes, self._memory)
         self.part.schedule(view, self.budget)
