@@ -17,7 +17,7 @@ register_hooks(
         "session.sent": "ctxkit.engine.replay:get_sent_prompt",
         "session.display": "ctxkit.widgets.progress_notice:render_session_with_notice",
         "sessions.display": "ctxkit.widgets.reports.session_summary:render_session_list_summary",
-        "chart.display": "ctxkit.widgets.base_widget:colour_plotly_text_by_theme",
+        "chart.display": "ctxkit.widgets.live_chart:render_live_chart_slot",
         "sessions.arrow": "ctxkit.metrics.frames:arrow",
     }
 )

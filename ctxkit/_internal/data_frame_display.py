@@ -22,10 +22,8 @@ from ctxkit._internal.tables import TERMINAL_COLUMNS, TEXT_COLOR_CSS, Cell, Colu
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-MAX_ROWS = 60
+MAX_ROWS = 20
 """Rows of a display."""
-_MAX_HEIGHT = 480
-"""Pixels of a table, above which it scrolls."""
 
 
 class AnnotatedTable(NamedTuple):
@@ -44,7 +42,7 @@ class AnnotatedTable(NamedTuple):
     def to_html(self) -> str:
         """Return the display as HTML in the colours of the notebook's theme."""
         verdict = f"<strong>{escape_html(self.verdict, 2000)}</strong>" if self.verdict else ""
-        table = self.table.to_html(max_height_px=_MAX_HEIGHT, is_sortable=False)
+        table = self.table.to_html(is_sortable=False)
         notes = "".join(f"<div>{escape_html(note, 2000)}</div>" for note in self.notes)
         body = f"{verdict}{table}{notes}" or "<p>None.</p>"
         return f'<div class="ctxkit-frame {NO_MATHJAX}" style="{TEXT_COLOR_CSS}">{body}</div>'
@@ -144,8 +142,9 @@ class FramePreviewRenderer:
 
     def __call__(self, frame: pd.DataFrame) -> AnnotatedTable:
         """Return the display."""
-        more = len(frame) - MAX_ROWS
-        notes = () if more <= 0 else (f"{more:,} more rows: .detail has all rows and columns.",)
+        is_cut = len(frame) > MAX_ROWS
+        note = f"The first {MAX_ROWS} of {len(frame):,} rows: .detail has all rows and columns."
+        notes = (note,) if is_cut else ()
         verdict = self.verdict if isinstance(self.verdict, str) else self.verdict(frame)
         return AnnotatedTable(verdict, tabulate_columns(frame, self.columns), notes)
 

@@ -76,12 +76,12 @@ def wrap_lines(text: str, columns: int) -> list[str]:
     return [line.replace("\N{NO-BREAK SPACE}%", " %") for line in wrap(no_break, columns)]
 
 
-def format_change(value: Any) -> str:
-    """Format a relative change: `+12 %`, `-3 %`, `±0 %`."""
+def format_change(value: Any, digits: int = 0) -> str:
+    """Format a relative change: `+12 %`, `±0 %`; with one digit after the point: `-2.4 %`."""
     if not has_value(value):
         return MISSING
-    percent = round(100 * float(value))
-    return f"{percent:+,d} %" if percent else "±0 %"
+    percent = round(100 * float(value), digits)
+    return f"{percent:+,.{digits}f} %" if percent else "±0 %"
 
 
 def format_share(part: Any, whole: Any) -> str:

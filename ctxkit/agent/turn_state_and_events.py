@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
-from ctxkit._internal.formatting_and_sanitizing import pluralize, sanitize_line
+from ctxkit._internal.formatting_and_sanitizing import format_percent, pluralize, sanitize_line
 from ctxkit._internal.redaction import StreamRedactor, get_environment_secrets, redact_json
 from ctxkit.errors import BadArguments
 from ctxkit.policies.compaction_and_pruning_rules import get_warn_and_cutover_tokens
@@ -333,7 +333,7 @@ class Outcome:
             pluralize(s.calls, "call"),
             f"{s.fresh:,} fresh / {s.cached:,} cached / {s.output:,} out",
             cost,
-            f"context {self.context_tokens:,}/{self.context_window:,} ({full:.0%})",
+            f"context {self.context_tokens:,}/{self.context_window:,} ({format_percent(full)})",
             pluralize(self.compactions, "compaction"),
         ]
         if s.unbilled:

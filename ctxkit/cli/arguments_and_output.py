@@ -22,6 +22,7 @@ import msgspec
 from click.shell_completion import CompletionItem
 
 from ctxkit._internal.formatting_and_sanitizing import (
+    format_percent,
     pluralize,
     sanitize_line,
     sanitize_redacted_text,
@@ -622,7 +623,7 @@ _FORMATTERS: dict[CellKind, Callable[[Any], str]] = {
     "text": lambda v: sanitize_line(str(v), 200),
     "count": lambda v: f"{v:,.0f}" if v == int(v) else f"{v:,.1f}",
     "usd": _format_usd,
-    "share": lambda v: f"{v:.1%}",
+    "share": lambda v: format_percent(v, 1),
     "yes": lambda v: "yes" if v else "no",
     "when": _format_time,
 }

@@ -13,7 +13,11 @@ from typing import TYPE_CHECKING, Any
 import click
 import msgspec
 
-from ctxkit._internal.formatting_and_sanitizing import pluralize, sanitize_line
+from ctxkit._internal.formatting_and_sanitizing import (
+    format_percent,
+    pluralize,
+    sanitize_line,
+)
 from ctxkit.cli import arguments_and_output
 from ctxkit.cli.arguments_and_output import (
     CALLS_COLUMN,
@@ -460,7 +464,11 @@ def format_calls_and_compactions(session: Session) -> Iterator[str]:
 
 def _format_call(row: dict[str, Any]) -> str:
     tokens, limit = row["prompt_tokens"], row["context_limit"]
-    share = f"{_draw_gauge(tokens / limit)} {tokens / limit:4.0%} " if tokens and limit else ""
+    share = (
+        f"{_draw_gauge(tokens / limit)} {format_percent(tokens / limit):>5} "
+        if tokens and limit
+        else ""
+    )
     size = f"{tokens:>9,}" if tokens is not None else f"{'':9}"
     cost = format_value(row["cost_usd"], "usd")
     model = sanitize_line(row["model"] or "", 24)

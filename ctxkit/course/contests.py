@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from ctxkit._internal import formatting_and_sanitizing
-from ctxkit._internal.formatting_and_sanitizing import escape_html, sanitize_line
+from ctxkit._internal.formatting_and_sanitizing import escape_html, format_percent, sanitize_line
 from ctxkit._internal.lazy_exports_and_hooks import make_dunder_dir
 from ctxkit._internal.progress_bar import make_progress_bar
 from ctxkit._internal.safe_files import SafeFolder
@@ -173,7 +173,8 @@ class ContestTable:
         )
         lines.append(
             f"This risk: {best.kept_n} of {best.facts_n} facts are shown as the last turn begins, "
-            f"and {best.needed_later_loss:.1%} of what was used again had been taken away."
+            f"and {format_percent(best.needed_later_loss, 1)} of what was used again had been taken"
+            " away."
         )
         lines.append(
             "This we do not know: what the agent would have done. Real runs of such rules: "
@@ -239,7 +240,7 @@ def _make_row(entry: ContestEntry, *, best: bool) -> tuple[Cell, ...]:
         Cell(entry.rules),
         Cell(f"${entry.cost_usd:.2f}", entry.cost_usd, tone=tone),
         Cell(f"{entry.kept_n} of {entry.facts_n}", entry.kept_n),
-        Cell(f"{entry.needed_later_loss:.1%}", entry.needed_later_loss),
+        Cell(format_percent(entry.needed_later_loss, 1), entry.needed_later_loss),
         Cell(f"{entry.peak_tokens:,}", entry.peak_tokens),
         Cell(f"{entry.compactions_n}", entry.compactions_n),
         Cell(entry.why or ("the best so far" if best else "yes"), tone=tone),
@@ -290,7 +291,7 @@ class ContestEntry:
             parts.append(f"keeps {self.kept_n} of {self.facts_n} facts")
         if self.needed_later_loss > ALLOWED_LOSS:
             # one digit: 5.2 % is not 5 %
-            parts.append(f"loses {self.needed_later_loss:.1%}")
+            parts.append(f"loses {format_percent(self.needed_later_loss, 1)}")
         if self.over_window:
             parts.append("runs past the window")
         return ", ".join(parts)

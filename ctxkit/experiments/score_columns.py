@@ -101,7 +101,8 @@ _COLUMN_ROWS = (
     ("needed_later_n", INT, "items removed that the record named at any time after, each once"),
     ("needed_lost_n", INT,
      "those of them that were out of sight after a compaction before that, each once"),
-    ("needed_later_loss", FLOAT, "needed_lost_n / reused_items_n"),
+    ("needed_later_loss", FLOAT,
+     "share of what was used again that was out of sight by then: needed_lost_n / reused_items_n"),
     ("needed_later_unrecoverable", FLOAT,
      "the part of it that could not have been fetched again either"),
     ("weighted_loss", FLOAT,
@@ -213,9 +214,8 @@ _SCORE_ROWS = (
 
 def display_score(score: pd.Series) -> AnnotatedTable:
     """Return the display of a score: its chief figures with their meanings."""
-    meanings = {c.name: c.meaning for c in SCORE_COLUMNS}
     rows = tuple(
-        (Cell(name), Cell(_format(score[name], kind)), Cell(meanings[name]))
+        (Cell(name), Cell(_format(score[name], kind)), Cell(_describe_figure(name, kind)))
         for name, kind in _SCORE_ROWS
         if has_value(score[name])
     )
@@ -226,6 +226,13 @@ def display_score(score: pd.Series) -> AnnotatedTable:
     )
     more = f".detail has all {len(score)} figures (docs/scores.md)."
     return AnnotatedTable(_describe_score(score), Table(heads, rows), (more,))
+
+
+def _describe_figure(name: str, kind: str) -> str:
+    """Return the meaning of a figure as a display has it: `yes` for True, without other names."""
+    meaning = next(c.meaning for c in SCORE_COLUMNS if c.name == name)
+    words = meaning.partition(": ")[0] if name == "needed_later_loss" else meaning
+    return words.replace("True", "yes", 1) if kind == "yes" else words
 
 
 def _describe_score(score: pd.Series) -> str:

@@ -155,9 +155,10 @@ class Comparison(pd.DataFrame):
             return ""
         return (
             " Of real runs: the cost with as many calls as such policies were found to take "
-            f"({INTERVAL_LEVEL:.0%} interval of published studies, widened to the closed-loop runs "
-            f"of scripted agents, of {_describe_closed_loops()}). Within noise: the interval "
-            f"comes within {NOISE_FLOOR:.0%} of the record, which is noise."
+            f"({format_percent(INTERVAL_LEVEL)} interval of published studies, widened to the"
+            f" closed-loop runs of scripted agents, of {_describe_closed_loops()}). Within noise:"
+            f" the interval comes within {format_percent(NOISE_FLOOR)} of the record, which is"
+            " noise."
         )
 
     def _describe_prices(self) -> str:
@@ -420,7 +421,7 @@ def _describe_closed_loops() -> str:
 
 
 def _format_share(value: Any) -> str:
-    return f"{value:.1%}" if abs(value) < 0.1 else f"{value:.0%}"
+    return format_percent(value, 1) if abs(value) < 0.1 else format_percent(value)
 
 
 RECORDED_LABEL = "recorded"

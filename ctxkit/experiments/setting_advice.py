@@ -7,7 +7,7 @@ from __future__ import annotations
 from statistics import fmean
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ctxkit._internal.formatting_and_sanitizing import has_value, pluralize
+from ctxkit._internal.formatting_and_sanitizing import format_percent, has_value, pluralize
 from ctxkit.errors import BadArguments, CtxkitError
 from ctxkit.experiments.cost_and_loss_scores import SessionAnalysisCache
 from ctxkit.experiments.setting_grids_and_labels import resolve_rules_list
@@ -244,7 +244,7 @@ def _find_objection(
         )
     if row["largest_session_share"] > MAX_SESSION_SHARE:
         return (
-            f"one session makes {row['largest_session_share']:.0%} of what it saves "
+            f"one session makes {format_percent(row['largest_session_share'])} of what it saves "
             f"(${row['saved_usd_without_largest']:,.2f} a session without it)"
         )
     mine = runs[runs["rules"] == row["rules"]]
@@ -254,8 +254,8 @@ def _find_objection(
         return f"in {pluralize(below, 'session')} it keeps less than what must stay"
     if row["max_loss"] is not None and row["needed_later_loss"] > row["max_loss"]:
         return (
-            f"it loses more than the {row['max_loss']:.0%} that compacting at the window "
-            "puts at stake, and a little"
+            f"it loses more than the {format_percent(row['max_loss'])} that compacting at the"
+            " window puts at stake, and a little"
         )
     return ""
 
@@ -292,7 +292,7 @@ def _write_advice(row: dict[Any, Any], objection: str) -> str:
     return (
         f"{start}{row['rules']}: ${row['cost_usd']:,.2f} a session (${row['saved_usd']:,.2f} less"
         f" than no management{_describe_saving(row)});"
-        f" {row['needed_later_loss']:.0%} of what was used again had been cut away"
+        f" {format_percent(row['needed_later_loss'])} of what was used again had been cut away"
         f"{_describe_loss(row)}; {row['not_paid_back_n']:.1f} compactions a session were"
         " not paid back."
         f"{_list_similar(row)}"
@@ -306,7 +306,7 @@ def _describe_saving(row: dict[Any, Any]) -> str:
     share = (
         ""
         if row["largest_session_share"] is None
-        else f", the largest {row['largest_session_share']:.0%} of it"
+        else f", the largest {format_percent(row['largest_session_share'])} of it"
     )
     return (
         f", 90 % interval ${row['saved_usd_low']:,.2f} to ${row['saved_usd_high']:,.2f};"
@@ -317,7 +317,8 @@ def _describe_saving(row: dict[Any, Any]) -> str:
 def _describe_loss(row: dict[Any, Any]) -> str:
     if row["sessions_n"] < FEW_SESSIONS:
         return ""
-    return f" ({row['needed_later_loss_low']:.0%} to {row['needed_later_loss_high']:.0%})"
+    low, high = row["needed_later_loss_low"], row["needed_later_loss_high"]
+    return f" ({format_percent(low)} to {format_percent(high)})"
 
 
 def _list_similar(row: dict[Any, Any]) -> str:

@@ -13,7 +13,12 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace as rehearsal_replace
 
-from ctxkit._internal.formatting_and_sanitizing import TextAndHtml, pluralize, sanitize_line
+from ctxkit._internal.formatting_and_sanitizing import (
+    TextAndHtml,
+    format_percent,
+    pluralize,
+    sanitize_line,
+)
 from ctxkit.agent.ctxkit_folder_and_trust import Workspace
 from ctxkit.agent.document_store import ContextStore
 from ctxkit.agent.event_loop_threads import BackgroundTask, run_coroutine
@@ -212,7 +217,7 @@ def show_session_status(kit: KitState, name: str | None) -> PreformattedText:
     compactions = pluralize(count_compactions(live.session) or 0, "compaction")
     lines = [
         f"Session {live.name} ({live.id}): {calls}, {compactions}",
-        f"Context: {used:,}/{limit:,} tokens ({used / limit:.0%})",
+        f"Context: {used:,}/{limit:,} tokens ({format_percent(used / limit)})",
         f"Model: {agent_.model.name}"
         + (f" ({agent_.model.notice})" if agent_.model.notice else ""),
         f"Rules: {agent_.rules.label} · Limits of a turn: {agent_.limits}",
@@ -427,8 +432,8 @@ def describe_dry_run(
     rows = [f"{n:>9,}  {name}" for n, (name, _) in zip(sizes, parts, strict=True)]
     limit = context.run.budget.limit
     head = (
-        f"Would send {len(messages)} messages, {tokens:,}/{limit:,} tokens ({tokens / limit:.0%}),"
-        f" to {model.name}."
+        f"Would send {len(messages)} messages, {tokens:,}/{limit:,} tokens"
+        f" ({format_percent(tokens / limit)}), to {model.name}."
     )
     due = ["A compaction would come first."] if _would_compact(trial, rules) else []
     notes = [

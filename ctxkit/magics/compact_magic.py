@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from ctxkit._internal.formatting_and_sanitizing import (
     NO_MATHJAX,
     escape_html,
+    format_percent,
     sanitize_line,
     sanitize_text,
     shorten_litellm_error,
@@ -76,9 +77,10 @@ class CompactionReport:
 
     @property
     def one_line(self) -> str:
-        """`Compacted (14,200 → 4,100 tokens, estimated, 71% saved), 36 messages went`."""
+        """`Compacted (14,200 → 4,100 tokens, estimated, 71 % saved), 36 messages went`."""
         word = "Compacted" if self.is_applied else "Would compact"
-        sizes = f"{self.before:,} → {self.after:,} tokens, estimated, {self.saved:.0%} saved"
+        saved = format_percent(self.saved)
+        sizes = f"{self.before:,} → {self.after:,} tokens, estimated, {saved} saved"
         changes = [f"{n} {what}" for what, n in self._count_changes() if n] or [
             "no message changed"
         ]

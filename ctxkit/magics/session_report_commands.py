@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING
 from ctxkit._internal.formatting_and_sanitizing import (
     NO_MATHJAX,
     escape_html,
+    format_change,
     format_count,
+    format_percent,
     pluralize,
     sanitize_line,
 )
@@ -207,12 +209,13 @@ class ContextStatus:
 
     @property
     def one_line(self) -> str:
-        """`Context: 16k/32k (50%) · Compactions: 2`."""
+        """`Context: 16k/32k (50 %) · Compactions: 2`."""
         r = self.report
         unsure = "" if r.prompt_source == "recorded" else f" · {r.prompt_source}"
         size = f"{_short_number(r.prompt_tokens)}, window unknown"
         if r.limit is not None and r.full is not None:
-            size = f"{_short_number(r.prompt_tokens)}/{_short_number(r.limit)} ({r.full:.0%})"
+            used, limit = _short_number(r.prompt_tokens), _short_number(r.limit)
+            size = f"{used}/{limit} ({format_percent(r.full)})"
         if not r.is_known:
             size, unsure = "unknown, the log has counts of whole turns alone", ""
         return f"Context: {size} · Compactions: {format_count(self.compactions)}{unsure}"
@@ -223,7 +226,7 @@ class ContextStatus:
         named = list(self.report.groups().items())
         largest = self.report.contributors[: self.largest]
         named += [(sanitize_line(c.name, 80), c.tokens) for c in largest]
-        return [(f"{n:,}", f"{n / whole:.0%}", name) for name, n in named]
+        return [(f"{n:,}", format_percent(n / whole), name) for name, n in named]
 
     def __repr__(self) -> str:
         groups = len(self.report.groups())
@@ -464,7 +467,8 @@ def count_next_prompt_tokens(kit: KitState, options: SessionArguments) -> Prefor
             f"{tokens:,} tokens, counted here: {name} gave no count of its own."
         )
     return PreformattedText(
-        f"{counted:,} tokens by {name}; {tokens:,} counted here ({tokens / counted - 1:+.1%})."
+        f"{counted:,} tokens by {name}; {tokens:,} counted here"
+        f" ({format_change(tokens / counted - 1, 1)})."
     )
 
 

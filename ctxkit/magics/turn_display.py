@@ -17,6 +17,7 @@ from ctxkit._internal.formatting_and_sanitizing import (
     NO_MATHJAX,
     TextAndHtml,
     escape_html,
+    format_percent,
     pluralize,
     sanitize_line,
     sanitize_text,
@@ -181,7 +182,8 @@ class TurnRenderer:
         """Return the turn as text; `is_final`: bounded, as it stays in a notebook."""
         fold = "" if is_final else self._fold.line()
         used, limit = self.bar()
-        bar = f"[{_render_bar(used / limit)}] {used:,}/{limit:,} tokens ({used / limit:.0%})"
+        share = used / limit
+        bar = f"[{_render_bar(share)}] {used:,}/{limit:,} tokens ({format_percent(share)})"
         return "\n".join([self._visible_text(is_final=is_final), *([fold] if fold else []), bar])
 
     def html(self, *, is_final: bool = False) -> str:
@@ -190,7 +192,7 @@ class TurnRenderer:
         fold = "" if is_final else self._fold.html()
         used, limit = self.bar()
         note = f" · {escape_html(self.note)}" if self.note else ""
-        label = f"context {used:,} of {limit:,} tokens ({used / limit:.0%})"
+        label = f"context {used:,} of {limit:,} tokens ({format_percent(used / limit)})"
         meter = _render_meter(used, limit, label)
         return (
             f'<div class="{NO_MATHJAX}" style="{_STYLE}">'

@@ -11,7 +11,9 @@ from msgspec.structs import replace
 from ctxkit._internal.formatting_and_sanitizing import (
     NO_MATHJAX,
     escape_html,
+    format_change,
     format_message_number,
+    format_percent,
     pluralize,
     sanitize_line,
 )
@@ -357,7 +359,7 @@ class ContextReport(msgspec.Struct, frozen=True, kw_only=True):
         """How full the window is, in words."""
         if self.full is None:
             return "of an unknown window"
-        return f"of {self.limit:,} ({self.limit_source}): {self.full:.0%} full"
+        return f"of {self.limit:,} ({self.limit_source}): {format_percent(self.full)} full"
 
     def groups(self) -> dict[str, int]:
         """Return tokens by group, in the order of the report."""
@@ -483,14 +485,14 @@ class ContextReport(msgspec.Struct, frozen=True, kw_only=True):
             more = f"{self.excess:,} tokens more are shown than were recorded"
             return f"By {self.counter} {more}: the parts are scaled down."
         error = self.count_error
-        off = "" if error is None else f"; the plain count is off by {error:+.0%}"
+        off = "" if error is None else f"; the plain count is off by {format_change(error)}"
         return (
             f"Sizes are scaled to recorded usage, shared by {self.counter}{off}. {self.residue:,}"
             " tokens are in no log."
         )
 
     def _format_share(self, tokens: int) -> str:
-        return f"{tokens / self.prompt_tokens:.1%}" if self.prompt_tokens else ""
+        return format_percent(tokens / self.prompt_tokens, 1) if self.prompt_tokens else ""
 
     def _group_rows(self, group: str, tokens: int) -> list[tuple[str, ...]]:
         named = [p for p in self.parts if p.group == group]

@@ -312,7 +312,7 @@ class TriggerFloorWaitAdvice(msgspec.Struct, frozen=True, kw_only=True):
     def assumptions(self) -> str:
         """Return the assumptions behind the figures as one paragraph."""
         unknown = "nothing, as no cache split and no times are known"
-        miss_share = unknown if self.missed_share is None else f"{self.missed_share:.1%}"
+        miss_share = unknown if self.missed_share is None else format_percent(self.missed_share, 1)
         return (
             f"Prices of {self.model}; window {self.window:,} ({self.window_source}). Of what is"
             f" carried the cache missed {miss_share}. Growth is taken as even and the trajectory as"

@@ -52,8 +52,10 @@ FIGURE_CELL = re.compile(r"[-–$+±~\d.,:%kM→*\s]*\d[-–$+±~\d.,:%kM→*\s]
 LONG_CELL = 24
 _SHORT_CAPTION = 50
 """Letters of a caption that is not wrapped where its table is narrow."""
-_WIDE = 64
-"""Letters in a line of a title: as many as fit a page of 700 pixels."""
+_TITLE_LETTERS = {15: 80, 13: 92}
+"""Size of a title in plotly's figures, and the letters of a line that fit a page of 700 pixels."""
+_TITLE_HEIGHT = 20
+"""Pixels of the margin above a figure that its title takes."""
 
 
 class Drawing:
@@ -145,10 +147,12 @@ class Chart:
     def to_plotly(self) -> dict[str, Any]:
         """Return the plotly figure as plain JSON."""
         drawn = self.drawing.plotly()
-        lines = wrap(sanitize_line(self.title, 120), _WIDE)
+        name, (size, smaller) = sanitize_line(self.title, 120), _TITLE_LETTERS
+        size = size if len(name) <= _TITLE_LETTERS[size] else smaller
+        lines = [escape_plotly_label(line, 120) for line in wrap(name, _TITLE_LETTERS[size])]
         title = {
-            "text": "<br>".join(map(escape_plotly_label, lines)),
-            "font": {"size": 15 if len(lines) < 2 else 12},
+            "text": "<br>".join(lines),
+            "font": {"size": size},
             "x": 0,
             "xref": "container",
             "pad": {"l": 12},
@@ -164,7 +168,7 @@ class Chart:
         table = [
             tuple(sanitize_line(cell, 40) for cell in row)
             for row in (self.head, *self.rows[: self.shown])
-            if row
+            if row and self.rows
         ]
         if table:
             widths = [max(len(row[i]) for row in table) for i in range(len(self.head))]
@@ -178,13 +182,21 @@ class Chart:
 
     def to_html(self) -> str:
         """Return a static picture and a table, without scripts, for light and dark themes."""
+        return self._arrange_html(self._picture())
+
+    def _picture(self) -> str:
+        """Return the static picture as HTML; empty where there is nothing to draw."""
+        if self.drawing.is_empty:
+            return ""
         label = escape_html(f"{self.title}. {self.caption}", 700)
-        picture = ""
-        if not self.drawing.is_empty:
-            picture = f'<div role="img" aria-label="{label}">{self.drawing.svg()}</div>'
-        table = render_small_table(
-            self.head, self.rows[: self.shown], caption=self._table_caption()
-        )
+        return f'<div role="img" aria-label="{label}">{self.drawing.svg()}</div>'
+
+    def _arrange_html(self, picture: str) -> str:
+        """Return title, caption and notes above a picture, and the table below it."""
+        table = ""
+        if self.rows:  # heads alone say nothing
+            rows = self.rows[: self.shown]
+            table = render_small_table(self.head, rows, caption=self._table_caption())
         return (
             f'<figure class="ctxkit-chart {NO_MATHJAX}" style="margin:0;{_STYLE}">'
             f"<figcaption><strong>{escape_html(self.title, 120)}</strong>"
@@ -232,12 +244,37 @@ class Chart:
         )
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, Any]:  # noqa: ARG002
-        bundle: dict[str, Any] = {"text/plain": self.to_text(), "text/html": self.to_html()}
-        if not self.drawing.is_empty:
+        picture = self._picture()
+        slot = self._live_view_slot(picture)
+        html = self._arrange_html(slot or picture)
+        bundle: dict[str, Any] = {"text/plain": self.to_text(), "text/html": html}
+        if picture and slot is None:
             bundle[PLOTLY_MIME_TYPE] = apply_page_text_colours(self.to_plotly())
-            if "ipykernel" in sys.modules:
-                call_hook("chart.display")
         return bundle
+
+    # With plotly's MIME type beside the HTML, a lab would show plotly alone: a notebook opened
+    # again would have neither sentence nor table, only a PNG without the colours of the page.
+    def _live_view_slot(self, picture: str) -> str | None:
+        """Return the picture with the place of its live view; None where none can be put there."""
+        shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
+        if not picture or not hasattr(shell, "kernel"):
+            return None
+        slot: str | None = call_hook(
+            "chart.display",
+            apply_page_text_colours(self._plotly_without_title()),
+            sanitize_line(self.title, 120),
+            picture,
+        )
+        return slot
+
+    def _plotly_without_title(self) -> dict[str, Any]:
+        """Return the figure for a place below its title."""
+        drawn = self.drawing.plotly()
+        layout = drawn["layout"]
+        if "title" not in layout and "t" in layout.get("margin", {}):
+            margin = layout["margin"]
+            layout = {**layout, "margin": {**margin, "t": max(margin["t"] - _TITLE_HEIGHT, 0)}}
+        return {"data": drawn["data"], "layout": layout}
 
     def __repr__(self) -> str:
         return self.to_text()

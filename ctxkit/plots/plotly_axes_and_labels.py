@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from ctxkit._internal.chart_style import TEXT_COLOUR, pick_colour
-from ctxkit._internal.formatting_and_sanitizing import escape_html
+from ctxkit._internal.formatting_and_sanitizing import escape_html, format_percent
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -33,6 +33,8 @@ MAX_RECTANGLES = 3_000
 """Bars, or cells of heat maps, in one picture."""
 SEQUENTIAL_COLOURS = ("#d7e8f3", "#9cc6e0", "#5fa2cc", "#2b7db3", "#0b5a8c")
 """From small to large: one hue, which the colour-blind read, and no red or green that judges."""
+COLOUR_SCALE = [[i / (len(SEQUENTIAL_COLOURS) - 1), c] for i, c in enumerate(SEQUENTIAL_COLOURS)]
+"""The same as plotly's `colorscale`."""
 FEW_MARKERS = 20
 """Points of a line up to which its markers are drawn."""
 _COLOUR = re.compile(r"#[0-9a-fA-F]{3,8}|rgba?\([\d\s.,%]{5,40}\)|[a-zA-Z]{3,24}")
@@ -272,7 +274,7 @@ class FigureAxis:
             return str(np.datetime64(int(value), "s").astype(f"datetime64[{unit}]"))
         share = re.fullmatch(r"\.?(\d?)%", str(self.spec.get("tickformat", "")))
         value = 10.0**value if self.kind == "log" else value
-        text = f"{value:.{share[1] or 0}%}" if share else format_tick(value)
+        text = format_percent(value, int(share[1] or 0)) if share else format_tick(value)
         return f"{self.spec.get('tickprefix', '')}{text}{self.spec.get('ticksuffix', '')}"
 
     def get_title(self) -> str:
@@ -430,20 +432,10 @@ def _read_cells(trace: Json, axes: tuple[FigureAxis, FigureAxis], x: Any, y: Any
     upward = axes[1].to_numbers(y if len(y) else range(z.shape[0]))[: z.shape[0]]
     z = z[: len(upward) : every, : len(across) : every]
     columns, rows = np.meshgrid(across[::every], upward[::every])
-    steps = list(enumerate(SEQUENTIAL_COLOURS))
-    scale = [(i / (len(steps) - 1), colour) for i, colour in steps]
-    own_scale = trace.get("colorscale")
+    scale, own_scale = COLOUR_SCALE, trace.get("colorscale")
     if isinstance(own_scale, (list, tuple)) and all(_HEX.fullmatch(str(c)) for _, c in own_scale):
-        scale = [(float(share), c) for share, c in own_scale]
-    finite = z[np.isfinite(z)]
-    low, high = (finite.min(), finite.max()) if finite.size else (0.0, 1.0)
-    shares = np.nan_to_num((z.ravel() - low) / ((high - low) or 1.0))
-    # Each channel is interpolated linearly between the colours of the scale.
-    channels = [
-        np.interp(shares, [s for s, _ in scale], [int(c[i : i + 2], 16) for _, c in scale])
-        for i in (1, 3, 5)
-    ]
-    colours = ["#" + "".join(f"{round(v):02x}" for v in rgb) for rgb in zip(*channels, strict=True)]
+        scale = list(own_scale)
+    colours = interpolate_colours(z.ravel(), scale)
     half = [0.495 * every * _smallest_step(places) for places in (across, upward)]
     # A cell without a value has NaN for its place and is not drawn.
     middles = np.where(np.isfinite(z), columns, np.nan).ravel()
@@ -453,6 +445,25 @@ def _read_cells(trace: Json, axes: tuple[FigureAxis, FigureAxis], x: Any, y: Any
         trace, TEXT_COLOUR, axes, (middles - half[0], middles + half[0]),
         (rows.ravel() - half[1], rows.ravel() + half[1]), colours, cell_texts,
     )  # fmt: skip
+
+
+def interpolate_colours(values: Floats, scale: Sequence[Any]) -> list[str]:
+    """Return the colour of each value of a heat map; a missing one gets the first of the scale.
+
+    Args:
+        values: numbers; NaN where there is none.
+        scale: pairs of a share from 0 to 1 and a colour ``#rrggbb``, as plotly's `colorscale`.
+    """
+    finite = values[np.isfinite(values)]
+    low, high = (finite.min(), finite.max()) if finite.size else (0.0, 1.0)
+    shares = np.nan_to_num((values - low) / ((high - low) or 1.0))
+    # Each channel is interpolated linearly between the colours of the scale.
+    steps = [float(share) for share, _ in scale]
+    channels = [
+        np.interp(shares, steps, [int(colour[i : i + 2], 16) for _, colour in scale])
+        for i in (1, 3, 5)
+    ]
+    return ["#" + "".join(f"{round(v):02x}" for v in rgb) for rgb in zip(*channels, strict=True)]
 
 
 _LETTER, _LINE, _GAP, _DOT = 6.6, 13.0, 7.0, 3.0

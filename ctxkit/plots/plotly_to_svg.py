@@ -43,6 +43,8 @@ _FEWEST, _MOST = 60, 600
 """Points of a trace at least and at most: a picture is 650 pixels wide."""
 _MIN_SHARE = 0.86
 """A picture shrinks to this share, so that its smallest text has 9.5 pixels; then it scrolls."""
+_MAX_SCALE = 1000 / 720
+"""A picture grows by this factor at most: one of 720 pixels to the width of a page."""
 _LETTER = 6.2
 """Pixels of a letter of 11 pixels."""
 _INK = "var(--jp-content-font-color2,currentColor)"
@@ -65,8 +67,9 @@ def render_svg_html(figure: Any, *, width: int = 720, height: int | None = None)
 
     Args:
         figure: a plotly ``go.Figure``, or its JSON with `data` and `layout`.
-        width: of the picture, in pixels; it is shown as wide as its place, but no wider. In a
-            place that is much narrower it scrolls sideways, with a shadow at the edge.
+        width: of the picture, in pixels; it is shown as wide as its place, but no wider than 1.4
+            times that. In a place that is much narrower it scrolls sideways, with a shadow at the
+            edge.
         height: of the picture, in pixels; None: 63 % of the figure's own.
 
     Returns:
@@ -166,11 +169,11 @@ class _Picture:
         parts += [*self._draw_annotations(), *self._place_labels()]
         spoken = any("<title>" in part for part in parts)
         hidden = "" if spoken else ' aria-hidden="true"'  # a table says the same to who hears
-        least = round(_MIN_SHARE * self.width)
+        least, most = round(_MIN_SHARE * self.width), round(_MAX_SCALE * self.width)
         return (
-            f'<div style="{SCROLL_BOX_CSS}">'
+            f'<div style="{SCROLL_BOX_CSS};font-size:0">'  # see `_svg_text`
             f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {self.width} {self.height}"'
-            f' style="width:100%;min-width:{least}px;max-width:{self.width}px;height:auto"{hidden}>'
+            f' style="width:100%;min-width:{least}px;max-width:{most}px;height:auto"{hidden}>'
             f"{''.join(parts)}</svg></div>{self._render_legend()}"
         )
 
@@ -388,6 +391,8 @@ def _svg_text(
     x: float, y: float, safe_text: str, anchor: str = "start", style: str = "",
     *, ink: str = _INK, turned: bool = False,
 ) -> str:  # fmt: skip
+    # Of a notebook that is not trusted a lab strips the tags of a picture and leaves its words.
+    # There the box around them makes them vanish; in a picture each has a size of its own.
     turn = f' transform="rotate(-90 {x:.1f} {y:.1f})"' if turned else ""
     return safe_text and (
         f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}"{turn}'

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ctxkit._internal.chart_style import PLOTLY_LAYOUT, TEXT_COLOUR
+import numpy as np
+
+from ctxkit._internal.chart_style import PLOTLY_LAYOUT, TEXT_COLOUR, choose_text_colour
 from ctxkit._internal.formatting_and_sanitizing import pluralize
 from ctxkit.errors import BadArguments
 from ctxkit.metrics.bootstrap_and_paired_tests import (
@@ -21,7 +24,7 @@ from ctxkit.plots.chart import (
     escape_plotly_label,
     format_column_value,
 )
-from ctxkit.plots.plotly_axes_and_labels import SEQUENTIAL_COLOURS
+from ctxkit.plots.plotly_axes_and_labels import COLOUR_SCALE, interpolate_colours
 from ctxkit.plots.xy_figure import AXIS_STYLE, Trace, XyDrawing
 
 if TYPE_CHECKING:
@@ -455,18 +458,18 @@ class HeatmapDrawing(Drawing):
             "x": [escape_plotly_label(a) for a in self.across],
             "y": [escape_plotly_label(b) for b in self.upward],
             "z": [list(row) for row in self.values],
-            "text": [[escape_plotly_label(t) for t in row] for row in self.texts],
+            "text": self._coloured_texts(),
             "texttemplate": "%{text}",
+            "customdata": [[escape_plotly_label(t) for t in row] for row in self.texts],
             "hovertemplate": (
                 f"{escape_plotly_label(self.x)} %{{x}}<br>{escape_plotly_label(self.y)} "
-                f"%{{y}}<br>%{{text}}<extra></extra>"
+                f"%{{y}}<br>%{{customdata}}<extra></extra>"
             ),
-            "colorscale": [
-                [i / (len(SEQUENTIAL_COLOURS) - 1), c] for i, c in enumerate(SEQUENTIAL_COLOURS)
-            ],
+            "colorscale": COLOUR_SCALE,
             "colorbar": {
                 "title": {"text": escape_plotly_label(self.z)},
                 "tickfont": {"color": TEXT_COLOUR},
+                **self._colour_bar_format(),
             },
             "xgap": 1,
             "ygap": 1,
@@ -490,6 +493,26 @@ class HeatmapDrawing(Drawing):
             },
         }
         return {"data": [trace], "layout": layout}
+
+    def _coloured_texts(self) -> list[list[str]]:
+        """Return the texts of the cells, each in the ink that can be read on its cell.
+
+        Plotly chooses an ink whose contrast is below 4.5 on the colours in the middle.
+        """
+        columns = len(self.across)
+        numbers = [math.nan if z is None else z for row in self.values for z in row]
+        inks = [choose_text_colour(c) for c in interpolate_colours(np.array(numbers), COLOUR_SCALE)]
+        return [
+            [
+                f"<span style='color:{ink}'>{escape_plotly_label(text)}</span>" if text else ""
+                for text, ink in zip(row, inks[i * columns :], strict=False)
+            ]
+            for i, row in enumerate(self.texts)
+        ]
+
+    def _colour_bar_format(self) -> dict[str, str]:
+        """Return how the numbers of the colour bar are written: dollars as dollars."""
+        return {"tickprefix": "$", "tickformat": ".2f"} if self.z.endswith("_usd") else {}
 
     @property
     def still_height(self) -> int:

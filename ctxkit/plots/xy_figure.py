@@ -38,6 +38,8 @@ _COUNTS = ("call", "turn")
 _HEIGHT, _STILL_HEIGHT = 380, 240
 _ROW_HEIGHT, _ROW_LETTERS = 20, 25
 """Pixels of height that each row of named rows takes at least, and letters of its name."""
+_FEW_STEPS = 12
+"""A whole axis that is shorter has a tick at each step."""
 _FEW = 64
 """Lines of fewer points get markers, else a single point would not be seen."""
 _NEAR_LIMIT, _NAME_WIDTH = 0.1, 0.25
@@ -234,14 +236,14 @@ class XyDrawing(Drawing):
             "showgrid": False,
         }
         if self.whole:
-            x |= {
-                "tickformat": "d",
-                "dtick": max(1, round((self._span()[1] - self._span()[0]) / 12)),
-            }
+            start, end = self._span()
+            x |= {"tickformat": "d"} | ({"dtick": 1} if end - start < _FEW_STEPS else {})
         if self.x in _COUNTS and not self.ticks and all(t.kind != "bar" for t in self.traces):
             start, end = self._span()  # else it begins below 0, to make room for markers
             pad = max(0.01 * (end - start), 0.5)
-            x |= {"range": [start - pad, end + pad]} | ({"dtick": 1} if end - start < 12 else {})
+            x |= {"range": [start - pad, end + pad]} | (
+                {"dtick": 1} if end - start < _FEW_STEPS else {}
+            )
         if self.x_dollars:
             x |= {"tickprefix": "$"}
         if self.ticks:

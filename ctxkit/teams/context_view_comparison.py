@@ -10,7 +10,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import msgspec
 import pandas as pd
 
-from ctxkit._internal.formatting_and_sanitizing import escape_html, sanitize_line, sanitize_text
+from ctxkit._internal.formatting_and_sanitizing import (
+    escape_html,
+    format_percent,
+    sanitize_line,
+    sanitize_text,
+)
 from ctxkit._internal.tables import TERMINAL_COLUMNS, TEXT_COLOR_CSS, Cell, Column, Table
 from ctxkit.engine import make_log_from_session, run_rules
 from ctxkit.engine.replay import find_context_window
@@ -601,7 +606,7 @@ def _format_cell(column: str, value: Any) -> str:
     if pd.isna(value):
         return ""
     if column in ("token_share", "needed_later_loss"):
-        return f"{value:.0%}" if value >= 0.1 or not value else f"{value:.1%}"
+        return format_percent(value) if value >= 0.1 or not value else format_percent(value, 1)
     return f"${value:,.4g}" if column == "cost_usd" else f"{int(value):,}"
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
+from ctxkit._internal.formatting_and_sanitizing import format_change
 from ctxkit._internal.lazy_exports_and_hooks import make_dunder_dir
 from ctxkit.session.compactions_and_prunings import has_new_pruning
 from ctxkit.session.messages import WHOLE_PROMPTS_KEY, Edit, Message, Provenance, SizeOnly
@@ -118,7 +119,7 @@ class MessageSizes(msgspec.Struct, frozen=True, dict=True):
         error = (
             "no growth recorded"
             if self.plain_count_error is None
-            else f"plain count {self.plain_count_error:+.1%}"
+            else f"plain count {format_change(self.plain_count_error, 1)}"
         )
         return (
             f"<Sizes of {self.session.id}: {n} messages, {derived} derived, fixed {self.fixed},"

@@ -91,7 +91,7 @@ def build_javascript_module(
         The source of an ES module: constants, translated functions, scripts, then the export of
         `render`.
     """
-    scripts = [read_widget_asset(name) for name in ("stage.js", *files)]
+    scripts = [read_widget_asset(name) for name in ("plotly_loader.js", "stage.js", *files)]
     parts = [
         declare_javascript_constants(),
         *map(translate_function_to_javascript, rules),
@@ -111,6 +111,14 @@ def compress_plotly_library() -> bytes:
     """Return plotly.js of plotly's wheel, compressed: it is sent once a page and never saved."""
     # Without a time in the header, equal input gives equal bytes.
     return gzip.compress(read_plotly_javascript(), 6, mtime=0)
+
+
+def send_plotly_library(widget: anywidget.AnyWidget, request: Any) -> bool:
+    """Answer the browser's request for plotly.js; return False where it asks for something else."""
+    is_request = isinstance(request, dict) and request.get("kind") == "plotly"
+    if is_request:
+        widget.send({"kind": "plotly"}, buffers=[compress_plotly_library()])
+    return is_request
 
 
 # What browser and kernel say to each other. Synchronised traits hold the settings (what a hand can
@@ -180,8 +188,7 @@ class ChartWidget(StaticOutputsMixin, anywidget.AnyWidget):  # type: ignore[misc
     def _on_browser_request(self, _: Any, request: Any, __: Any) -> None:
         if not isinstance(request, dict):
             return
-        if request.get("kind") == "plotly":
-            self.send({"kind": "plotly"}, buffers=[compress_plotly_library()])
+        if send_plotly_library(self, request):
             return
         answer = self._answer_or_error(request)
         if answer is not None:
@@ -298,11 +305,6 @@ class LiveViewMounter(anywidget.AnyWidget):  # type: ignore[misc]
         if cls.current is None or cls.current.comm is None:
             cls.current = cls()
         return cls.current
-
-
-def colour_plotly_text_by_theme() -> None:
-    """Let the page of a kernel give the words of plotly's figures the colour of its theme."""
-    LiveViewMounter.ensure()
 
 
 def needs_widget_output() -> bool:

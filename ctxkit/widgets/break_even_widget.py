@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import ipywidgets as w
 
 from ctxkit._internal.chart_style import COLOURS
-from ctxkit._internal.formatting_and_sanitizing import escape_html, pluralize
+from ctxkit._internal.formatting_and_sanitizing import escape_html, format_usd, pluralize
 from ctxkit.engine.cache_model.call_features import has_hour_writes
 from ctxkit.errors import BadArguments
 from ctxkit.metrics.compaction_formulas import mutation_gain, reads_until_mutation_pays
@@ -180,7 +180,7 @@ class ResultRemovalBreakEvenWidget(StaticOutputsMixin, w.VBox):  # type: ignore[
         """Dollars gained after the chosen number of calls, in a sentence."""
         n, gained = self.calls.value, self.removal.gain(self.calls.value)
         word = "gained" if gained >= 0 else "lost"
-        return f"After {pluralize(n, 'call')}: ${abs(gained):.3f} {word}."
+        return f"After {pluralize(n, 'call')}: {format_usd(abs(gained))} {word}."
 
     @property
     def formula(self) -> str:
@@ -206,7 +206,7 @@ class ResultRemovalBreakEvenWidget(StaticOutputsMixin, w.VBox):  # type: ignore[
                 sizes[span.kind] += span.tokens
             taken_out_tokens = f"{sizes[_TAKEN_OUT]:,}" if bar is before else "—"
             kinds = (f"{sizes[kind]:,}" for kind in range(len(BILLING_KINDS)))
-            out.append((bar.name, *kinds, taken_out_tokens, f"${removal.dollars(strip):.4f}"))
+            out.append((bar.name, *kinds, taken_out_tokens, format_usd(removal.dollars(strip))))
         return out
 
     def _bar_rows(self) -> tuple[BlockRow, BlockRow]:
@@ -255,13 +255,15 @@ class ResultRemovalBreakEvenWidget(StaticOutputsMixin, w.VBox):  # type: ignore[
 
     def _gain_axes(self) -> XyDrawing:
         removal = self.removal
-        places = list(range(1, _MOST + 1, 3))
+        places = list(range(0, _MOST + 1, 4))
         traces = tuple(
             Trace(name=name, x=places, y=[one.gain(n) for n in places], look=look, marked=False)
             for name, look, one in (
-                ("warm", 0, replace(removal, cold=False)),
-                ("after a pause", 1, replace(removal, cold=True)),
+                ("while the cache lives", 0, replace(removal, cold=False)),
+                ("after a pause, with the cache expired", 1, replace(removal, cold=True)),
             )
         )
         mark = (VerticalMark(x=float(self.calls.value)),)
-        return XyDrawing(x="calls to come", y="gained", traces=traces, marks=mark, y_dollars=True)
+        return XyDrawing(
+            x="calls to come", y="dollars gained", traces=traces, marks=mark, y_dollars=True
+        )

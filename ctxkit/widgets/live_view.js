@@ -43,7 +43,7 @@ function initialize({ model }) {
     if (widget?.constructor?.attach) widget.constructor.attach(widget, place); else place.append(view.el);
     still.style.display = "none";
     const gone = () => empty(slot), check = () => {
-      const dead = isDead(child);
+      const dead = isDead(child) && child.get("needs_kernel") !== false;
       if (note.hidden === !dead) return;
       note.hidden = !dead; note.textContent = dead ? KERNEL_GONE : "";
       place.inert = dead; place.style.opacity = dead ? .75 : ""; place.classList.toggle("ctxkit-disabled", dead);

@@ -14,6 +14,7 @@ import traitlets as t
 
 from ctxkit._internal.formatting_and_sanitizing import (
     format_message_number,
+    format_percent,
     format_usd,
     sanitize_line,
 )
@@ -211,7 +212,8 @@ class CompactionDetails:
             ]
             out.append(f"The next one came {outcome.interval:,} calls later{paid}.")
         if outcome.refill_10 is not None:
-            out.append(f"Ten calls later {outcome.refill_10:.0%} of what it freed was full again.")
+            share = format_percent(outcome.refill_10)
+            out.append(f"Ten calls later {share} of what it freed was full again.")
         return [" ".join(out)]
 
     def _describe_price(self, one: CompactionRow, outcome: CompactionOutcome | None) -> str:

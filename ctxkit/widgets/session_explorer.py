@@ -13,6 +13,8 @@ from ctxkit._internal.chart_style import GROUP_COLOURS
 from ctxkit._internal.formatting_and_sanitizing import (
     escape_html,
     format_message_number,
+    format_percent,
+    pluralize,
     render_notes_html,
     sanitize_line,
 )
@@ -346,7 +348,7 @@ def render_call_heading(call_view: CallView, calls: int) -> str:
 def format_call_heading(call_view: CallView, calls: int) -> str:
     """Return the heading as plain text."""
     if call_view.call is None:
-        return f"No call in this session: {len(call_view.items):,} messages stand."
+        return f"No call in this session, only {pluralize(len(call_view.items), 'message')}."
     size = (
         "size unknown"
         if call_view.tokens is None
@@ -354,7 +356,7 @@ def format_call_heading(call_view: CallView, calls: int) -> str:
     )
     full = ""
     if call_view.tokens and call_view.limit:
-        full = f", {call_view.tokens / call_view.limit:.0%} of {call_view.limit:,}"
+        full = f", {format_percent(call_view.tokens / call_view.limit)} of {call_view.limit:,}"
     model = f" · {sanitize_line(call_view.model, 50)}" if call_view.model else ""
     where = f"Call {call_view.call} (of 0 to {calls - 1}) · turn {call_view.turn}"
     return f"{where} · {size}{full} · {len(call_view.items):,} messages{model}"

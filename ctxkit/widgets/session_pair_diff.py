@@ -87,20 +87,28 @@ class SessionDiffWidget(ChartWidget):
         """The first difference, in a sentence."""
         if self.parted is None:
             return f"Both say the same in all {pluralize(len(self.rows), 'entry', 'entries')}."
-        sides = (self._describe_entries(side, self.rows[self.parted][side]) for side in (0, 1))
-        one, other = (sanitize_line(words, 80) for words in sides)
+        one, other = (self._describe_act(side, self.rows[self.parted][side]) for side in (0, 1))
         if one and other:
-            difference = f"the first has {one}, the second {other}"
+            difference = f"the first {one}, the second {other}"
         else:
-            difference = f"only the {'first' if one else 'second'} has {one or other}"
+            difference = f"only the {'first' if one else 'second'} {one or other}"
         calls = sum(
             isinstance(e, Message) and e.role == "assistant"
             for e in self.both[0].path[: self._calls_before(self.parted)]
         )
         return (
             f"The first {pluralize(self.parted, 'entry', 'entries')} are the same. At call"
-            f" {calls:,} {difference}. {pluralize(len(self.differing), 'row')} differ in all."
+            f" {calls:,} {difference}. {_count_differing_rows(len(self.differing))}."
         )
+
+    def _describe_act(self, side: int, place: int | None) -> str:
+        """Return what one session does where they part: `compacts (30 messages out, 1 in)`."""
+        if place is None:
+            return ""
+        entry = self.both[side].path[place]
+        if isinstance(entry, Edit):
+            return f"compacts ({_describe_sizes(entry)})"
+        return f"has {sanitize_line(self._describe_entries(side, place), 80)}"
 
     def _calls_before(self, row: int) -> int:
         return sum(i is not None for i, _ in self.rows[:row])
@@ -284,8 +292,15 @@ def _entry_key(entry: LogEntry) -> Hashable:
 
 
 def _describe_edit(edit: Edit) -> str:
-    gone, put = (pluralize(len(part), "message") for part in (edit.targets, edit.inserted))
-    return f"{edit.kind}: {gone} out, {put} in"
+    return f"{edit.kind}: {_describe_sizes(edit)}"
+
+
+def _describe_sizes(edit: Edit) -> str:
+    return f"{pluralize(len(edit.targets), 'message')} out, {len(edit.inserted):,} in"
+
+
+def _count_differing_rows(n: int) -> str:
+    return "1 row differs" if n == 1 else f"{n:,} rows differ"
 
 
 def _growth_points(session: Session) -> list[list[Any]]:

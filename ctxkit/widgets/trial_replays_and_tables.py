@@ -10,6 +10,8 @@ from ctxkit._internal.chart_style import ALERT_TEXT_CSS
 from ctxkit._internal.chart_style import TEXT_COLOUR as GREY
 from ctxkit._internal.formatting_and_sanitizing import (
     escape_html,
+    format_percent,
+    format_usd,
     has_value,
     pluralize,
     sanitize_line,
@@ -207,22 +209,19 @@ def _counter_name(counter: Any) -> str:
 
 _MAX_MARKS, _MAX_ROWS = 40, 8
 _FIGURE_NAMES = {
+    "cost_usd": "cost",
+    "needed_later_loss": "needed, lost",
     "prompt_tokens": "prompt tokens",
     "peak_tokens": "peak",
-    "cost_usd": "dollars",
-    "needed_later_loss": "needed, lost",
     "compactions_n": "compactions",
-    "suppressed_compactions_n": "suppressed",
-    "token_savings": "saved: tokens",
+    "token_savings": "tokens saved",
     "paid_back_share": "paid back",
-    "refilled_share": "refilled",
-    "hidden_messages_n": "hidden messages",
-    "lost": "items lost",
 }
+_SAME_USD = 0.005
+"""Dollars below which two costs read alike."""
 LOSS_IS_BOUND = "loss_is_bound"
 """Key of a row whose loss is the most that it can be, as its summaries are taken to say nothing."""
-_LOSS_COLUMNS = ("lost", "needed_later_loss")
-_SHARE_COLUMNS = ("token_savings", "paid_back_share", "refilled_share", "lost", "needed_later_loss")
+_SHARE_COLUMNS = ("token_savings", "paid_back_share", "needed_later_loss")
 
 
 def render_trial_growth_chart(
@@ -264,6 +263,45 @@ def render_trial_growth_chart(
     )
 
 
+def describe_trial_verdict(
+    label: str, recorded: Mapping[str, Any], tried: Mapping[str, Any]
+) -> str:
+    """Return what the settings cost and lose, against the record.
+
+    An example: `pi costs $6.29, $3.00 more than recorded; 9 % of what is used again is out of sight
+    by then; it thrashes.`
+
+    Args:
+        label: name of the settings.
+        recorded: the figures of the record, by their columns.
+        tried: those of the trial.
+    """
+    cost: Any = tried.get("cost_usd")
+    was: Any = recorded.get("cost_usd")
+    if not has_value(cost):
+        words = "has no known cost"
+    elif not has_value(was):
+        words = f"costs {format_usd(cost)}"
+    elif abs(difference := cost - was) < _SAME_USD:
+        words = f"costs {format_usd(cost)}, as recorded"
+    else:
+        comparison = "more" if difference > 0 else "less"
+        words = (
+            f"costs {format_usd(cost)}, {format_usd(abs(difference))} {comparison} than recorded"
+        )
+    lost = _format_cell("needed_later_loss", tried)
+    words += f"; {lost} of what is used again is out of sight by then" if lost else ""
+    return f"{label} {words}{'; it thrashes' if tried.get('is_thrashing') else ''}."
+
+
+def render_trial_verdict(verdict: str) -> str:
+    """Return the verdict as HTML."""
+    return (
+        f'<div style="color:{TEXT_COLOUR};line-height:1.6"><strong>{escape_html(verdict, 400)}'
+        "</strong></div>"
+    )
+
+
 def describe_trial_compactions(trial: Trial) -> str:
     """Return the compactions in a sentence."""
     done = [s for s in trial.steps if s.saved is not None]
@@ -273,8 +311,8 @@ def describe_trial_compactions(trial: Trial) -> str:
     if trial.row.get("is_thrashing"):
         verdict = "they thrash"
     return (
-        f"{pluralize(len(done), 'compaction')}, {low:,} saved less than {MIN_PROGRESS:.0%} of "
-        "the tokens,"
+        f"{pluralize(len(done), 'compaction')}, {low:,} saved less than"
+        f" {format_percent(MIN_PROGRESS)} of the tokens,"
         f" {suppressed_compactions_n:,} suppressed: {verdict}."
     )
 
@@ -342,10 +380,10 @@ def render_trigger_advice(advice_html: str, error: str = "") -> str:
 def _compaction_cells(step: TrialCompaction) -> tuple[str, ...]:
     if step.saved is None or step.after is None:
         return (str(step.call), "", "", "", "", sanitize_line(step.why, 60))
-    messages = "" if step.messages is None else f"{step.messages:.0%}"
+    messages = "" if step.messages is None else format_percent(step.messages)
     verdict = "too little" if step.saved < MIN_PROGRESS else "pays"
     sizes = (f"{step.before:,}", f"{step.after:,}")
-    return (str(step.call), *sizes, f"{step.saved:.1%}", messages, verdict)
+    return (str(step.call), *sizes, format_percent(step.saved, 1), messages, verdict)
 
 
 def _figures_table(
@@ -361,9 +399,9 @@ def _format_cell(column: str, row: Mapping[str, Any]) -> str:
     if not has_value(value):
         return ""
     if column in _SHARE_COLUMNS:
-        is_bound = row.get(LOSS_IS_BOUND) and column in _LOSS_COLUMNS and value
-        return f"{'at most ' if is_bound else ''}{value:.0%}"
-    return f"${value:,.2f}" if column == "cost_usd" else f"{int(value):,}"
+        is_bound = row.get(LOSS_IS_BOUND) and column == "needed_later_loss" and value
+        return f"{'at most ' if is_bound else ''}{format_percent(value)}"
+    return format_usd(value) if column == "cost_usd" else f"{int(value):,}"
 
 
 @register_view_values("tune")

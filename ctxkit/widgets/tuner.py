@@ -266,19 +266,21 @@ class Tuner(StaticOutputsMixin, w.VBox):  # type: ignore[misc]
         note = f"{sentence}; `exact` writes them." if rough else ""
         if not self._error:
             self.inert_notes.update(self.rules.parameters)
-        self.growth.value = trial_replays_and_tables.render_trial_growth_chart(
+        rows = self._figure_rows()
+        chart = trial_replays_and_tables.render_trial_growth_chart(
             self.trials.prompts, self._trial, self._error, self._pinned[1] if self._pinned else None
         )
-        notes = render_notes_html(self.trials.session.notes)
-        self.figures.value = (
-            trial_replays_and_tables.render_trial_figures(self._figure_rows(), note) + notes
+        self.growth.value = (
+            trial_replays_and_tables.render_trial_verdict(self._describe_verdict(rows)) + chart
         )
+        notes = render_notes_html(self.trials.session.notes)
+        self.figures.value = trial_replays_and_tables.render_trial_figures(rows, note) + notes
         self.steps.value = trial_replays_and_tables.render_trial_compactions(self._trial)
         self._fill_pane()
 
     def _figure_rows(self) -> dict[str, dict[str, Any]]:
-        """Return the figures of the record, of the beginning and of now; with `exact` all have
-        their loss.
+        """Return the figures of the record, of now and, where a setting was turned, of the
+        beginning; with `exact` all have their loss.
         """
         recorded, begun = self.trials.recorded, self.begun.row
         if self.exact.value or self._quick:
@@ -288,15 +290,23 @@ class Tuner(StaticOutputsMixin, w.VBox):  # type: ignore[misc]
             )
             recorded, begun = recorded | self._losses[0], begun | self._losses[1]
         pinned = {"pinned": self._pinned[1].row} if self._pinned else {}
-        return {"recorded": recorded, "as begun": begun, **pinned, "now": self._trial.row}
+        start = {"as begun": begun} if self.turned or self._pinned else {}
+        now = self._trial.row if start else self._trial.row | begun
+        return {"recorded": recorded, **start, **pinned, "now": now}
+
+    def _describe_verdict(self, rows: dict[str, dict[str, Any]]) -> str:
+        label = self.setting_controls.label
+        return trial_replays_and_tables.describe_trial_verdict(label, rows["recorded"], rows["now"])
 
     def to_text(self) -> str:
-        """Return what is shown as text: the settings, the figures, the compactions."""
+        """Return what is shown as text: the verdict, the settings, the figures, the compactions."""
+        rows = self._figure_rows()
         notes = [f"Note: {sanitize_line(n, 400)}" for n in self.trials.session.notes]
         return "\n".join(
             [
+                self._describe_verdict(rows),
                 *self._describe_settings(),
-                *trial_replays_and_tables.format_trial_figures(self._figure_rows()),
+                *trial_replays_and_tables.format_trial_figures(rows),
                 trial_replays_and_tables.describe_trial_compactions(self._trial),
                 *notes,
             ]
@@ -308,8 +318,8 @@ class Tuner(StaticOutputsMixin, w.VBox):  # type: ignore[misc]
             f'<div style="color:{TEXT_COLOUR}">{escape_html(line, 1_000)}</div>'
             for line in self._describe_settings()
         )
-        views = (self.growth, self.figures, self.steps, self.when)
-        return settings + "".join(view.value for view in views)
+        views = (self.figures, self.steps, self.when)
+        return f"{self.growth.value}{settings}{''.join(view.value for view in views)}"
 
     def _describe_settings(self) -> list[str]:
         """Return the settings that are shown, and what is wrong or without effect in them."""

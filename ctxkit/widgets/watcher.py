@@ -14,6 +14,7 @@ from ctxkit._internal.chart_style import COLOURS
 from ctxkit._internal.formatting_and_sanitizing import (
     escape_html,
     format_count,
+    format_percent,
     pluralize,
     sanitize_line,
 )
@@ -229,8 +230,12 @@ class SessionStatusLine(NamedTuple):
 
     @property
     def text(self) -> str:
-        """`main · Context: 5,387/16,000 (34%) · 6 calls · Compactions: 0 · running`."""
-        share = f" ({self.used / self.limit:.0%})" if self.used is not None and self.limit else ""
+        """`main · Context: 5,387/16,000 (34 %) · 6 calls · Compactions: 0 · running`."""
+        share = (
+            f" ({format_percent(self.used / self.limit)})"
+            if self.used is not None and self.limit
+            else ""
+        )
         used = "size unknown"
         if self.used is not None:
             used = f"{self.used:,}" + (f"/{self.limit:,}" if self.limit else "")

@@ -151,9 +151,12 @@ def test_a_config_file_is_judged_in_a_sentence(shown):
 
 def test_a_long_frame_says_how_much_is_not_shown():
     found = ck.find(BILLING, "e")
-    assert len(found) > 60
-    assert f"{len(found) - 60:,} more rows: .detail" in repr(found)
-    assert len(found.display.table.rows) == 60
+    assert len(found) > 20
+    assert f"The first 20 of {len(found):,} rows: .detail" in repr(found)
+    html = found._repr_html_()
+    assert html.count("<tr") == 21
+    assert "max-height" not in html  # no row is cut, and none is below an edge without a sign
+    assert len(found.display.table.rows) == 20
 
 
 def test_the_sweep_names_both_ends_and_takes_a_bound(shown):

@@ -11,6 +11,7 @@ import pytest
 
 import ctxkit as ck
 from browser.jupyterlab_driver import IDLE, REOPEN, browser_page, jupyter_in, settle, written
+from browser.view_pages import SAMPLE, list_views
 from ctxkit.widgets.base_widget import STATIC_PICTURE_NOTE
 
 if TYPE_CHECKING:
@@ -113,6 +114,67 @@ def test_pictures_survive_the_end_of_the_kernel(jupyter, chromium, tmp_path: Pat
     with browser_page(chromium, seen) as page:
         page.goto((saved.parent / "page.html").as_uri())
         assert_still(page.evaluate(STILL))
+
+
+CHARTS = [name for name in list_views() if name.startswith("plots.")]
+CHART_CELLS = [
+    (
+        "import sys\nsys.path.insert(0, {tests})\nimport ctxkit as ck\n"
+        "from browser.view_pages import SAMPLE, list_views\nlog = ck.read(SAMPLE)"
+    ),
+    *(f"list_views()[{name!r}](log)" for name in CHARTS),
+]
+FIGURES = """() => [...document.querySelectorAll('.jp-Notebook .jp-CodeCell .ctxkit-chart')].map(e => ({
+  text: e.innerText, tables: e.querySelectorAll('table').length,
+  stills: [...e.querySelectorAll('.ctxkit-still')].filter(s => s.offsetHeight).length,
+  pictures: [...e.querySelectorAll('.ctxkit-still svg')].filter(s => s.checkVisibility()).length,
+  figures: e.querySelectorAll('.js-plotly-plot .main-svg').length, disabled: e.querySelectorAll('.ctxkit-disabled').length }))"""
+DRAWN = f"() => document.querySelectorAll('.ctxkit-chart .js-plotly-plot').length === {len(CHARTS)}"
+IMAGES = "() => document.querySelectorAll('img.plot-img, .jp-RenderedImage').length"
+RESTARTED = "() => window.notebook.sessionContext.session.kernel.restart().then(() => true)"
+
+
+def test_charts_survive_with_sentence_table_and_the_colours_of_the_page(jupyter, tmp_path: Path):
+    log = ck.read(SAMPLE)
+    made = [list_views()[name](log) for name in CHARTS]
+    told: dict[str, Any] = {}
+
+    def use(page: Any, _: Any) -> None:
+        page.wait_for_function(DRAWN)
+        told["live"] = page.evaluate(FIGURES)
+        page.evaluate(RESTARTED)
+        page.wait_for_selector(IDLE, state="attached")
+        settle(page, 1500)  # longer than the mounter's own clock
+        told["restarted"] = page.evaluate(FIGURES)
+        page.route("**/api/sessions*", lambda route: route.abort())
+        page.evaluate(REOPEN)
+        page.wait_for_selector(".jp-Dialog").press("Escape")
+        settle(page, 1500)
+        told["reopened"], told["images"] = page.evaluate(FIGURES), page.evaluate(IMAGES)
+        told["file"] = page.evaluate("() => window.notebook.context.path")
+        page.unroute("**/api/sessions*")
+
+    jupyter.run(written(tmp_path / "charts", *CHART_CELLS), act=use)
+    for state in ("live", "restarted", "reopened"):
+        assert len(told[state]) == len(CHARTS)
+        for name, chart, one in zip(CHARTS, made, told[state], strict=True):
+            words = " ".join(one["text"].split())
+            assert " ".join(chart.caption[:100].split()) in words, (state, name)
+            assert one["tables"] == bool(chart.head), (state, name)
+    for name, live, restarted, still in zip(
+        CHARTS, told["live"], told["restarted"], told["reopened"], strict=True
+    ):
+        assert live["figures"] > 0, name
+        assert live["stills"] == 0, name
+        # A drawn figure needs no kernel.
+        assert (restarted["figures"] > 0, restarted["disabled"]) == (True, 0), name
+        assert still["figures"] == 0, name
+        assert still["pictures"] > 0, name
+        assert STATIC_PICTURE_NOTE in still["text"], name
+    assert told["images"] == 0
+    saved = (jupyter.root / told["file"]).read_text(encoding="utf-8")
+    assert "application/vnd.plotly.v1+json" not in saved
+    assert len(saved) < 25_000 * len(CHARTS)
 
 
 @pytest.mark.long

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import tempfile
+from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from widgets.team_snapshots_and_long_session import team
 from widgets.test_hostile_log_displays import CHARTS, FUNCTIONS, list_forms
 
 import ctxkit as ck
+from ctxkit.errors import CtxkitError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -60,6 +63,11 @@ MORE: dict[str, Callable[[Any], Any]] = {
     "board": lambda _: ck.board(SAMPLE.parent, seconds=None),
 }
 """Views that a session alone does not make."""
+TEAM_VIEWS: dict[str, Callable[[Any], Any]] = {
+    "session of a team": lambda _: _run_team(),
+    "explore a team": lambda _: ck.explore(_run_team()),
+}
+"""Views of a session with subagents: pictures show them, contracts do not measure them."""
 
 
 def list_views() -> dict[str, Callable[[Any], Any]]:
@@ -68,16 +76,33 @@ def list_views() -> dict[str, Callable[[Any], Any]]:
     return {**found, **OTHER_ARGUMENTS, **MORE}
 
 
-def render_views() -> dict[str, str]:
+def list_empty_views() -> dict[str, Callable[[Any], Any]]:
+    """Return the views of a log without calls, by name; those that refuse it are left out."""
+    log = ck.read([{"role": "user", "content": "Fix the export."}])
+    views = {}
+    for name, make in {**FUNCTIONS, **CHARTS}.items():
+        with suppress(CtxkitError):
+            views[f"empty {name}"] = partial(lambda view, _: view, make(log))
+    return {name: view for name, view in views.items() if "text/html" in list_forms(view(None))}
+
+
+def render_views(views: dict[str, Callable[[Any], Any]]) -> dict[str, str]:
     """Return the HTML of each view as a notebook stores it."""
     log = ck.read(SAMPLE)
-    return {name: list_forms(make(log))["text/html"] for name, make in list_views().items()}
+    return {name: list_forms(make(log))["text/html"] for name, make in views.items()}
 
 
-def write_views(folder: Path) -> dict[str, Path]:
-    """Write a page for each view, with the page's own colours alone, and return their paths."""
+def write_views(
+    folder: Path, views: dict[str, Callable[[Any], Any]] | None = None
+) -> dict[str, Path]:
+    """Write a page for each view, with the page's own colours alone, and return their paths.
+
+    Args:
+        folder: where the pages are written.
+        views: how each view is made, by name; None: all of the sample.
+    """
     pages = {}
-    for name, html in render_views().items():
+    for name, html in render_views(list_views() if views is None else views).items():
         pages[name] = folder / f"{name.replace(' ', '-')}.html"
         pages[name].write_text(PAGE.format(name=name, html=html), encoding="utf-8")
     return pages

@@ -266,3 +266,11 @@ def test_the_page_on_scores_is_not_behind():
     assert (Path(__file__).parents[2] / "docs" / "scores.md").read_text(
         encoding="utf-8"
     ) == format_page()
+
+
+def test_a_display_of_a_score_says_what_it_shows_in_words_that_stand_there():
+    page = ck.score(ck.samples.path("billing"))._repr_html_()
+    assert "needed_lost_n" not in page
+    assert "share of what was used again that was out of sight by then<" in page
+    assert "True after" not in page
+    assert "yes after three compactions in a row without progress" in page

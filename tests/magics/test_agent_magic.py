@@ -49,7 +49,7 @@ def test_a_turn_runs_tools_and_ends_with_its_account(shell, capsys):
     assert repr(answer).startswith("4 calls · ")
     shown = capsys.readouterr().out
     assert "▸ write_file(path=heat.py" in shown
-    assert "tokens (4%)" in shown
+    assert "tokens (4 %)" in shown
     assert len(answer.session.calls) == 4
 
 

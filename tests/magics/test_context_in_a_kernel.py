@@ -40,7 +40,7 @@ def outputs(tmp_path_factory) -> list[list]:
 
 def test_a_value_has_a_text_and_an_html_twin(outputs):
     [shown] = outputs[2]
-    assert shown["data"]["text/plain"].startswith("Context: 20k/48k (41%) · Compactions: 2\n")
+    assert shown["data"]["text/plain"].startswith("Context: 20k/48k (41 %) · Compactions: 2\n")
     assert "<table>" in shown["data"]["text/html"]
 
 

@@ -261,7 +261,7 @@ def read_end_line(text: str) -> dict[str, Shown | None]:
     """Read the last line of the account of a turn."""
     found = re.findall(
         r"(\S+) calls? · (\S+) fresh / (\S+) cached / (\S+) out · (\S+).*? · context "
-        r"([\d,]+)/\S+ \((\S+)\) · (\d+) compactions?",
+        r"([\d,]+)/\S+ \(([^)]+)\) · (\d+) compactions?",
         text,
     )[-1]
     names = ("calls_n", "fresh", "cached", "out", "cost_usd", "context", "full", "compactions_n")
@@ -270,7 +270,7 @@ def read_end_line(text: str) -> dict[str, Shown | None]:
 
 def read_bar(text: str) -> dict[str, Shown | None]:
     """Read the last bar of the live view of a turn."""
-    used, limit, full = re.findall(r"\] ([\d,]+)/([\d,]+) tokens \((\S+)\)", text)[-1]
+    used, limit, full = re.findall(r"\] ([\d,]+)/([\d,]+) tokens \(([^)]+)\)", text)[-1]
     return {"context": parse(used), "limit": parse(limit), "full": parse(full)}
 
 

@@ -57,7 +57,7 @@ def test_a_turn_is_kept_as_a_conversation(via, capsys):
     assert first.model == "acp/stand-in"
     assert (
         repr(answer).split("\n")[0]
-        == "3 calls · 0 fresh / 0 cached / 0 out · $0.0100 · context 2,500/100,000 (2%) · 0 compactions"
+        == "3 calls · 0 fresh / 0 cached / 0 out · $0.0100 · context 2,500/100,000 (2 %) · 0 compactions"
     )
     shown = capsys.readouterr().out
     assert "▸ read(path=a.py)" in shown
@@ -312,7 +312,7 @@ def test_what_goes_both_ways_is_as_the_published_schema_has_it(via):
 
 def test_what_it_says_of_itself_is_in_its_session_live_and_read_back(via):
     first = via("bills")
-    assert "40 fresh / 60 cached / 20 out · $0.0100 · context 90,001/120,000 (75%)" in repr(first)
+    assert "40 fresh / 60 cached / 20 out · $0.0100 · context 90,001/120,000 (75 %)" in repr(first)
     live, back = first.session, ck.read(".ctxkit/sessions/main.jsonl")
     for session in (live, back):
         turns = ck.frame(session, per="turn")
@@ -325,7 +325,7 @@ def test_what_it_says_of_itself_is_in_its_session_live_and_read_back(via):
     assert ck.report(live).groups() == ck.report(back).groups()
     assert ck.report(live).groups()["not in the log"] > 89_000  # its own prompt and tools
     line = via.shell.run_line_magic("context", "").one_line
-    assert line == "Context: 90k/120k (75%) · Compactions: 0"
+    assert line == "Context: 90k/120k (75 %) · Compactions: 0"
     assert "$0.01" in str(via.shell.run_line_magic("context", "spend"))
 
 

@@ -132,6 +132,9 @@ def test_a_session_with_little_in_it_gives_a_chart_that_says_so(name, s):
     chart = chart_of(name, s)
     assert chart.to_text()
     assert "<figure" in chart.to_html()
+    has_table = bool(chart.head and chart.rows)  # heads alone say nothing
+    assert ("<table" in chart.to_html()) == has_table
+    assert ("The same in figures" in chart.to_html()) == has_table
     chart.figure()
 
 
@@ -280,8 +283,16 @@ def test_the_static_picture_has_each_line_of_a_trace_whose_lines_begin_anywhere(
 def test_the_head_of_a_column_stands_over_its_cells():
     from ctxkit.plots.chart import render_small_table
 
-    rows = [("Tester", "1,154,725", "257%"), ("Planner", "20,476", "no limit")]
+    rows = [("Tester", "1,154,725", "257 %"), ("Planner", "20,476", "no limit")]
     heads = re.findall(
         r"<th[^>]*text-align:(\w+)", render_small_table(("agent", "input", "cutover"), rows)
     )
     assert heads == ["left", "right", "left"]
+
+
+@pytest.mark.parametrize(("letters", "lines", "size"), [(80, 1, 15), (81, 1, 13), (110, 2, 13)])
+def test_a_title_breaks_only_where_the_page_ends(letters, lines, size):
+    title = ("abcdefghi " * 12)[: letters - 1] + "!"
+    written = Chart(title=title, drawing=XyDrawing(x="x", y="y")).to_plotly()["layout"]["title"]
+    assert written["text"].count("<br>") + 1 == lines
+    assert written["font"]["size"] == size

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 
 import numpy as np
@@ -23,8 +24,9 @@ from ctxkit.plots.cumulative_input_charts import (
     HandoffMark,
     draw_cumulative_input_chart,
 )
-from ctxkit.plots.plotly_axes_and_labels import SEQUENTIAL_COLOURS
+from ctxkit.plots.plotly_axes_and_labels import SEQUENTIAL_COLOURS, interpolate_colours
 from ctxkit.plots.plotly_to_svg import render_svg_html
+from ctxkit.plots.sweep_charts import HeatmapDrawing
 
 TABLE = pd.DataFrame({"x": [1, 2, 3, 4], "y": [4.0, 1.0, 3.0, 2.0], "name": [EVIL, "b", "b", "c"]})
 FIGURES = {
@@ -168,6 +170,39 @@ def test_the_figure_of_a_cell_can_be_read_on_its_colour():
     inks = re.findall(r'style="fill:(#[0-9a-f]{6});[^>]*>one<', picture)
     assert len(fills) == len(inks) == n
     assert min(map(contrast, fills, inks)) >= 4.5
+
+
+def test_plotly_writes_the_figure_of_a_cell_in_an_ink_that_can_be_read_on_it():
+    n = 41
+    drawing = HeatmapDrawing(
+        x="keep", y="window", z="cost_usd",
+        across=tuple(f"x{i}" for i in range(n)), upward=("d",),
+        values=(tuple(map(float, range(n))),), texts=(("$1.00",) * (n - 1) + ("",),),
+    )  # fmt: skip
+    trace = drawing.plotly()["data"][0]
+    inks = [re.search(r"color:(#[0-9a-f]{6})'>&#36;1.00<", t)[1] for t in trace["text"][0][:-1]]
+    fills = interpolate_colours(np.arange(n, dtype=float), trace["colorscale"])
+    assert min(map(contrast, fills, inks)) >= 4.5
+    assert trace["text"][0][-1] == ""
+    assert "style" not in json.dumps(trace["customdata"])  # the hover has an ink of its own
+    assert trace["colorbar"]["tickprefix"] == "$"
+
+
+def test_words_of_a_picture_vanish_where_a_lab_strips_its_tags():
+    picture = render_svg_html(
+        {"data": [{"x": [1, 2], "y": [3, 5]}], "layout": {"xaxis": {"title": "calls"}}}
+    )
+    start = picture.index("<svg")
+    assert picture[:start].endswith(';font-size:0">')
+    texts = re.findall(r"<text[^>]*>", picture)
+    assert texts
+    assert all("font:11px" in text for text in texts)
+
+
+def test_a_picture_grows_with_its_page_up_to_1000_pixels():
+    assert "width:100%;min-width:619px;max-width:1000px" in render_svg_html(
+        {"data": [{"y": [3, 5]}]}
+    )
 
 
 def test_named_points_hide_nothing_of_the_lines_beside_them():

@@ -31,6 +31,14 @@ def test_every_rule_of_the_user_has_a_line_in_the_picture():
     assert "against it" not in chart.head, "a column without a value"
 
 
+@pytest.mark.parametrize(("end", "step"), [(9, 1), (337, None)])
+def test_a_whole_axis_has_a_tick_at_each_step_only_where_it_is_short(end, step):
+    """Else plotly chooses round numbers: 50, 100, not 28, 56, 84."""
+    trace = Trace(name="a", x=[1, end], y=[1.0, 2.0])
+    axis = XyDrawing(x="error", y="n", traces=(trace,), whole=True).plotly()["layout"]["xaxis"]
+    assert (axis["tickformat"], axis.get("dtick")) == ("d", step)
+
+
 # -- The name of a limit stands where no line runs.
 
 

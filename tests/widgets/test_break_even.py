@@ -9,6 +9,7 @@ from builders import assistant, result, session, tool_call, usage, user
 from msgspec.structs import replace
 
 import ctxkit as ck
+from ctxkit._internal.formatting_and_sanitizing import format_usd
 from ctxkit.errors import BadArguments
 from ctxkit.widgets.break_even_widget import _HEAD as HEAD
 
@@ -100,12 +101,15 @@ def test_the_answer_stands_in_front_and_the_formula_is_folded(widget):
         "read",
         "written",
         "taken out",
-        "warm",
-        "after a pause",
+        "while the cache lives",
+        "after a pause, with the cache expired",
     ):  # legends of both pictures
         assert re.search(rf"</svg> {name}</span>", html), name
-    axis = widget._gain_axes().plotly()["layout"]["yaxis"]
-    assert axis["tickprefix"] == "$"
+    figure = widget._gain_axes().plotly()
+    assert figure["layout"]["yaxis"]["tickprefix"] == "$"
+    assert {line["x"][0] for line in figure["data"]} == {0}
+    shown = format_usd(abs(widget.removal.gain(widget.calls.value)))
+    assert shown in widget.outcome  # as precise as the dollars of the table
 
 
 def test_what_cannot_be_weighed_is_said():

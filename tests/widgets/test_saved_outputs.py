@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import gzip
 import sys
+from collections import deque
 from types import ModuleType, SimpleNamespace
 
 import pytest
 
 import ctxkit as ck
+from ctxkit._internal.chart_style import read_plotly_javascript
+from ctxkit.widgets import live_chart
 from ctxkit.widgets.base_widget import (
     STATIC_PICTURE_NOTE,
     ChartWidget,
@@ -77,7 +81,7 @@ def in_databricks(monkeypatch) -> None:
 
 
 def in_vscode(monkeypatch) -> None:
-    shell = SimpleNamespace(user_ns={"__vsc_ipynb_file__": "a.ipynb"})
+    shell = SimpleNamespace(kernel=object(), user_ns={"__vsc_ipynb_file__": "a.ipynb"})
     monkeypatch.setattr("IPython.get_ipython", lambda: shell)
 
 
@@ -91,3 +95,66 @@ def test_front_ends_that_keep_outputs_apart_get_the_widget_beside_the_picture(
     bundle = answer[0] if isinstance(answer, tuple) else answer
     assert bundle[WIDGET_MIME]["model_id"] == made[name].model_id
     assert "<svg" in bundle["text/html"]
+
+
+CHART = ck.plots.growth(SAMPLE)
+PLOTLY_MIME = "application/vnd.plotly.v1+json"
+
+
+@pytest.fixture
+def kernel(monkeypatch):
+    shell = SimpleNamespace(kernel=object(), user_ns={})
+    monkeypatch.setattr("IPython.get_ipython", lambda: shell)
+    monkeypatch.setattr(live_chart, "_live_charts", deque())
+    yield
+    for chart in live_chart._live_charts:
+        chart.close()
+
+
+def test_a_chart_of_a_kernel_stores_sentence_picture_and_table_but_no_figure(kernel):
+    bundle = CHART._repr_mimebundle_()
+    assert set(bundle) == {"text/plain", "text/html"}
+    html = bundle["text/html"]
+    live = live_chart._live_charts[-1]
+    assert f'class="ctxkit-slot ctxkit-model-{live.model_id}"' in html
+    assert live.figure["data"]
+    assert "title" not in live.figure["layout"]  # it stands above the picture
+    assert html.index(CHART.caption[:40]) < html.index("ctxkit-slot") < html.index("<svg")
+    assert html.index("<svg") < html.index(STATIC_PICTURE_NOTE) < html.index("<table")
+    assert len(html) < len(CHART.to_html()) + 400
+
+
+@pytest.mark.parametrize("there", [in_colab, in_databricks, in_vscode])
+def test_front_ends_that_keep_outputs_apart_get_the_figure_beside_the_picture(
+    there, kernel, monkeypatch
+):
+    there(monkeypatch)
+    bundle = CHART._repr_mimebundle_()
+    assert set(bundle) == {"text/plain", "text/html", PLOTLY_MIME}
+    assert "ctxkit-slot" not in bundle["text/html"]
+
+
+def test_without_a_kernel_a_chart_has_the_figure_beside_the_picture():
+    assert PLOTLY_MIME in CHART._repr_mimebundle_()
+
+
+def test_the_oldest_charts_of_a_kernel_give_their_place_back_to_the_picture(kernel, monkeypatch):
+    monkeypatch.setattr(live_chart, "MAX_LIVE_CHARTS", 2)
+    CHART._repr_mimebundle_()
+    oldest = live_chart._live_charts[0]
+    CHART._repr_mimebundle_()
+    assert oldest.comm is not None
+    CHART._repr_mimebundle_()
+    assert oldest.comm is None
+    assert [chart.comm is not None for chart in live_chart._live_charts] == [True, True]
+
+
+def test_a_chart_answers_the_question_for_plotly_alone(kernel, monkeypatch):
+    CHART._repr_mimebundle_()
+    live = live_chart._live_charts[-1]
+    sent = []
+    monkeypatch.setattr(live, "send", lambda content, buffers: sent.append((content, buffers)))
+    live._handle_custom_msg({"kind": "other"}, [])
+    live._handle_custom_msg({"kind": "plotly"}, [])
+    assert [content for content, _ in sent] == [{"kind": "plotly"}]
+    assert gzip.decompress(sent[0][1][0]) == read_plotly_javascript()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 import pytest
 from builders import assistant, session, step, usage, user
@@ -13,6 +14,7 @@ from ctxkit.errors import BadArguments, UnknownPreset
 from ctxkit.policies import Above, AntiThrash, Rules, Summary
 from ctxkit.presets import resolve_rules
 from ctxkit.widgets import trial_replays_and_tables as trials
+from ctxkit.widgets.trial_replays_and_tables import describe_trial_verdict
 from ctxkit.widgets.tuner_controls import make_setting_controls
 
 
@@ -85,7 +87,7 @@ def test_with_exact_every_row_has_its_loss(sample):
     tuner.exact.value = True
     shown = [row.get("needed_later_loss") for row in tuner._figure_rows().values()]
     again = ck.replay(sample, rules())
-    assert shown == [ck.score(s)["needed_later_loss"] for s in (sample, again, again)]
+    assert shown == [ck.score(s)["needed_later_loss"] for s in (sample, again)]
 
 
 def test_what_a_pruning_hides_is_worked_out_on_demand(sample):
@@ -198,8 +200,43 @@ def test_a_mistake_is_named(sample, what, ranges, kind, said):
 def test_it_has_a_text_twin_and_an_html_twin(sample):
     bundle = ck.tune(sample, rules)._repr_mimebundle_()
     assert all("trigger=20,000" in bundle[kind] for kind in ("text/plain", "text/html"))
-    assert "as begun" in bundle["text/plain"]
+    assert "as begun" not in bundle["text/plain"]  # nothing was turned
+    assert re.match(
+        r"rules costs \$[\d.]+, \$[\d.]+ (more|less) than recorded; \d+ % of", bundle["text/plain"]
+    )
     assert "<svg" in bundle["text/html"]
+
+
+def test_the_verdict_stands_first_and_nothing_is_said_twice(sample):
+    tuner = ck.tune(sample, "pi")
+    first = tuner.to_text().splitlines()[0]
+    was, cost = (row["cost_usd"] for row in tuner._figure_rows().values())
+    assert cost > was
+    more = f"pi costs ${cost:.2f}, ${cost - was:.2f} more than recorded; "
+    assert first.startswith(more)
+    assert first.endswith(" of what is used again is out of sight by then; it thrashes.")
+    html = tuner.to_html()
+    assert html.index(more) < html.index("<svg") < html.index("reserve_tokens=")
+    assert list(tuner._figure_rows()) == ["recorded", "now"]
+    heads = re.findall(r"<th ", tuner.figures.value)
+    assert len(heads) <= 8
+    tuner.sliders["keep_recent_tokens"].value += 2_000
+    assert list(tuner._figure_rows()) == ["recorded", "as begun", "now"]
+    tuner.back.click()
+    assert list(tuner._figure_rows()) == ["recorded", "now"]
+
+
+@pytest.mark.parametrize(
+    ("was", "now", "words"),
+    [
+        ({}, {}, "has no known cost"),
+        ({}, {"cost_usd": 2.0}, "costs $2.00"),
+        ({"cost_usd": 2.0}, {"cost_usd": 2.001}, "costs $2.00, as recorded"),
+        ({"cost_usd": 2.0}, {"cost_usd": 1.5}, "costs $1.50, $0.50 less than recorded"),
+    ],
+)
+def test_a_verdict_says_what_is_known(was, now, words):
+    assert describe_trial_verdict("pi", was, now) == f"pi {words}."
 
 
 @pytest.mark.usefixtures("try_all_settings")

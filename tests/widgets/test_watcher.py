@@ -52,7 +52,7 @@ def test_a_session_at_rest_is_shown_as_it_stands():
         user("go"), step(text="x"), assistant("done", usage=usage(300)), context_window=1_000
     )
     shown = ck.watch(log)
-    assert "Context: 300/1,000 (30%)" in shown.gauge
+    assert "Context: 300/1,000 (30 %)" in shown.gauge
     assert 'aria-valuenow="300"' in shown.gauge
     assert "done" in shown.calls
     assert shown.state.state == ""

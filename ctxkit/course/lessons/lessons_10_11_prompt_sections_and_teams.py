@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from ctxkit._internal.formatting_and_sanitizing import format_percent
 from ctxkit.course.exercises import as_float, exercise, guess, numbers, score_guess
 from ctxkit.errors import BadArguments
 from ctxkit.experiments.session_comparison_and_verdicts import compare
@@ -118,7 +119,11 @@ def _guess_token_share(answer: Any, team: Any = None) -> str:
 def _judge_lossless_view(answer: Any, team: Any = None) -> str:
     mine = _compare_view(answer, team, "11-a").loc["mine"]
     most = numbers("11-a")["dollars"]
-    wrong = [f"it loses {mine['needed_later_loss']:.0%}"] if mine["needed_later_loss"] else []
+    wrong = (
+        [f"it loses {format_percent(mine['needed_later_loss'])}"]
+        if mine["needed_later_loss"]
+        else []
+    )
     wrong += [f"it costs ${mine['cost_usd']:.3f}"] if mine["cost_usd"] > most else []
     return f"{' and '.join(wrong).capitalize()}." if wrong else ""
 
@@ -135,6 +140,6 @@ def _judge_costlier_view(answer: Any, team: Any = None) -> str:
     rows = _compare_view(answer, team, "11-b")
     mine, shared = rows.loc["mine"], rows.loc["shared"]
     if mine["token_share"] > 0.9:
-        return f"It sends {mine['token_share']:.0%} of the tokens."
+        return f"It sends {format_percent(mine['token_share'])} of the tokens."
     cheaper = mine["cost_usd"] <= shared["cost_usd"]
     return f"It costs ${mine['cost_usd']:.3f}, less than shared." if cheaper else ""

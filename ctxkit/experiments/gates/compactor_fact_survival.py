@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ctxkit._internal.formatting_and_sanitizing import sanitize_line
+from ctxkit._internal.formatting_and_sanitizing import format_percent, sanitize_line
 from ctxkit._internal.tables import Cell, Column, Table
 from ctxkit.errors import BadArguments
 from ctxkit.formats.conversion_losses import select_sent_messages
@@ -161,7 +161,7 @@ class FactSurvival:
 
 
 def _format_share(value: float | None) -> str:
-    return "-" if value is None else f"{value:.0%}"
+    return "-" if value is None else format_percent(value)
 
 
 def _format_table(head: list[str], rows: list[list[str]]) -> str:

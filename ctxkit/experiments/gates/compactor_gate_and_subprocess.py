@@ -13,7 +13,7 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, BinaryIO
 
-from ctxkit._internal.formatting_and_sanitizing import sanitize_line
+from ctxkit._internal.formatting_and_sanitizing import format_percent, sanitize_line
 from ctxkit.agent.child_processes import ProcessTree, find_failure_line
 from ctxkit.errors import BadArguments
 from ctxkit.experiments.gates.compactor_fact_survival import (
@@ -245,7 +245,8 @@ def gate_compactor(
     )
     survived = {n: e.figures["survived"].value for n, e in now[COMPACTOR_LABEL].items()}
     faults += tuple(
-        f"{n}: {share:.0%} of the facts outlive {rounds} rounds, less than {least:.0%}."
+        f"{n}: {format_percent(share)} of the facts outlive {rounds} rounds, less than"
+        f" {format_percent(least)}."
         for n, share in survived.items()
         if share < least
     )

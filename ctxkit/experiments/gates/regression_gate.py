@@ -10,7 +10,12 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 import msgspec
 
 from ctxkit._internal.distribution_version_and_conflicts import get_version
-from ctxkit._internal.formatting_and_sanitizing import escape_html, sanitize_line
+from ctxkit._internal.formatting_and_sanitizing import (
+    escape_html,
+    format_change,
+    format_percent,
+    sanitize_line,
+)
 from ctxkit._internal.redaction import redact
 from ctxkit._internal.tables import Cell, Column, Table
 from ctxkit.errors import BadArguments, CtxkitError
@@ -263,7 +268,7 @@ def format_figure(value: float | None, kind: str, sign: str = "") -> str:
     Example:
         >>> from ctxkit.experiments.gates.regression_gate import format_figure
         >>> format_figure(0.125, "share"), format_figure(3.5, "usd"), format_figure(None, "usd")
-        ('12.5%', '3.5000', '-')
+        ('12.5 %', '3.5000', '-')
     """
     if value is None:
         return "-"
@@ -271,7 +276,7 @@ def format_figure(value: float | None, kind: str, sign: str = "") -> str:
         digits = (
             1 if not value or abs(value) >= 0.0005 else 3
         )  # a small change must not read as zero
-        return f"{value:{sign}.{digits}%}"
+        return format_change(value, digits) if sign else format_percent(value, digits)
     return f"{value:{sign},.4f}" if kind == "usd" else f"{value:{sign},.1f}"
 
 

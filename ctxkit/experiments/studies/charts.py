@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ctxkit._internal.chart_style import TEXT_COLOUR
+from ctxkit._internal.formatting_and_sanitizing import format_change, format_percent
 from ctxkit._internal.lazy_exports_and_hooks import make_dunder_dir
 from ctxkit.experiments.studies import mask_and_visibility_accuracy
 from ctxkit.metrics.run_elongation import NOISE_FLOOR
@@ -75,13 +76,24 @@ def chart_mask_errors(runs: pd.DataFrame) -> Chart:
 
 def _line(name: str, rows: pd.DataFrame, column: str, look: int) -> Trace:
     x, y = rows["window"].tolist(), rows[column].tolist()
-    return Trace(name=name, x=x, y=y, look=look, hover=lambda i: f"{name}\nlast {x[i]}: {y[i]:.1%}")
+    return Trace(
+        name=name,
+        x=x,
+        y=y,
+        look=look,
+        hover=lambda i: f"{name}\nlast {x[i]}: {format_percent(y[i], 1)}",
+    )
 
 
 def _row(chars: dict[str, Any], o200k: dict[str, Any]) -> tuple[str, ...]:
-    share = f"{o200k['low']:.1%}–{o200k['high']:.1%}"
-    ends = (share, f"{o200k['nine_tenths']:.1%}")
-    return (str(chars["window"]), f"{chars['median']:.1%}", f"{o200k['median']:.1%}", *ends)
+    share = f"{format_percent(o200k['low'], 1)}–{format_percent(o200k['high'], 1)}"
+    ends = (share, format_percent(o200k["nine_tenths"], 1))
+    return (
+        str(chars["window"]),
+        format_percent(chars["median"], 1),
+        format_percent(o200k["median"], 1),
+        *ends,
+    )
 
 
 def chart_policy_ratios(ratios: pd.DataFrame, figure: str = "turns") -> Chart:
@@ -106,7 +118,8 @@ def chart_policy_ratios(ratios: pd.DataFrame, figure: str = "turns") -> Chart:
     for look, (after, group) in enumerate(managed.groupby("after", sort=True)):
         traces += _intervals(str(after), group, figure, look, names)
     word = {"turns": "Turns", "usd": "Dollars"}[figure]
-    band = f" A second run of the same policy over 50 tasks lies within {NOISE_FLOOR:.0%}." * (
+    noise = format_percent(NOISE_FLOOR)
+    band = f" A second run of the same policy over 50 tasks lies within {noise}." * (
         figure == "usd"
     )
     return Chart(
@@ -199,7 +212,12 @@ def chart_closed_loop(table: pd.DataFrame, figure: str = "usd") -> Chart:
         ),
         head=("policy", f"{word} predicted", "real", "missed"),
         rows=tuple(
-            (n, f"{sign}{a:{digits}}", f"{sign}{b:{digits}}", f"{round(b / a - 1, 9) + 0.0:+.0%}")
+            (
+                n,
+                f"{sign}{a:{digits}}",
+                f"{sign}{b:{digits}}",
+                format_change(round(b / a - 1, 9) + 0.0),
+            )
             for n, a, b in zip(names, predicted, real, strict=True)
         ),
         shown=24,

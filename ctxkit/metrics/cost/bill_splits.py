@@ -572,9 +572,9 @@ def render_bill_treemap(parts: list[BillPart], total: float) -> str:
             f"{escape_html(name)}</text></g>"
         )
     return (
-        f'{_NARROW_PAGE_STYLE}<svg class="ctxkit-treemap" xmlns="http://www.w3.org/2000/svg"'
+        f'{_NARROW_PAGE_STYLE}<div style="font-size:0"><svg class="ctxkit-treemap" xmlns="http://www.w3.org/2000/svg"'
         ' viewBox="0 0 720 150" role="img" aria-label="The bill by tool"'
-        f' style="width:100%;max-width:720px;height:auto">{"".join(cells_svg)}</svg>'
+        f' style="width:100%;max-width:1000px;height:auto">{"".join(cells_svg)}</svg></div>'
     )
 
 

@@ -11,6 +11,7 @@ from ctxkit._internal.distribution_version_and_conflicts import get_version
 from ctxkit._internal.formatting_and_sanitizing import (
     MISSING,
     escape_html,
+    format_change,
     format_count,
     format_percent,
     format_usd,
@@ -212,7 +213,7 @@ def render_largest_messages(session: Session) -> str:
 
 
 def _contributor_html(contributor: Contributor, message: Message, whole: int) -> str:
-    share = f" ({contributor.tokens / whole:.1%})" if whole else ""
+    share = f" ({format_percent(contributor.tokens / whole, 1)})" if whole else ""
     failed = ", failed" if message.is_error else ""
     was = contributor.raw_tokens
     changed = f" (of {was:,}, {contributor.changed_by})" if was > contributor.tokens else ""
@@ -239,7 +240,8 @@ def _message_text(message: Message) -> str:
 def _prompt_sentence(context: ContextReport) -> str:
     window = "of an unknown window"
     if context.full is not None:
-        window = f"{context.full:.0%} of a window of {context.limit:,} ({context.limit_source})"
+        share = format_percent(context.full)
+        window = f"{share} of a window of {context.limit:,} ({context.limit_source})"
     return f"The prompt had {context.prompt_tokens:,} tokens ({context.prompt_source}), {window}."
 
 
@@ -622,13 +624,16 @@ def _accuracy_sentences(
     yield _error_sentence(bases)
     shares = [b.unexplained for b in bases if b.unexplained is not None]
     if shares:
-        most = f" (the most of a session: {max(shares):.1%})" if len(shares) > 1 else ""
-        yield f"{median(shares):.1%} of the calls missed the cache without an explanation{most}."
+        most = (
+            f" (the most of a session: {format_percent(max(shares), 1)})" if len(shares) > 1 else ""
+        )
+        share = format_percent(median(shares), 1)
+        yield f"{share} of the calls missed the cache without an explanation{most}."
     priced = [b.priced for b in bases if b.priced is not None]
     if priced and min(priced) < 1:
         yield (
-            f"{sum(priced) / len(priced):.0%} of the billed calls have a price; without one,"
-            " dollars are missing."
+            f"{format_percent(sum(priced) / len(priced))} of the billed calls have a price; without"
+            " one, dollars are missing."
         )
     yield _counter_sentence(bases)
 
@@ -650,14 +655,15 @@ def _error_sentence(bases: Sequence[SessionEstimateAccuracy]) -> str:
     else:
         sentence = (
             "Prediction error, without the reads of the session: median "
-            f"{median(map(abs, errors.values())):.1%}, largest {errors[worst]:+.1%} "
-            f"({sanitize_line(worst, 60)}), over {len(errors)} of {len(bases)} sessions."
+            f"{format_percent(median(map(abs, errors.values())), 1)}, largest"
+            f" {format_change(errors[worst], 1)} ({sanitize_line(worst, 60)}), over {len(errors)}"
+            f" of {len(bases)} sessions."
         )
     closures = [abs(b.closure) for b in bases if b.closure is not None]
     if closures:
         sentence += (
-            f" The books close within {max(closures):.2%}, which says that prices are put right, "
-            "and no more."
+            f" The books close within {format_percent(max(closures), 2)}, which says that prices"
+            " are put right, and no more."
         )
     if abs(errors[worst]) > _MILD:
         sentence += " Differences in dollars of about that size mean nothing."
@@ -669,7 +675,9 @@ def _counter_sentence(bases: Sequence[SessionEstimateAccuracy]) -> str:
     errors = [b.counter_error for b in bases if b.counter_error is not None]
     if not errors:
         return f"Tokens are counted by {names}; no recorded usage shows how far off that is."
-    off = f"{min(errors):+.0%}" + (f" to {max(errors):+.0%}" if len(errors) > 1 else "")
+    off = format_change(min(errors)) + (
+        f" to {format_change(max(errors))}" if len(errors) > 1 else ""
+    )
     return (
         f"Tokens are counted by {names}, whose plain count is {off} off the recorded growth; sizes"
         " are scaled to the recorded usage where there is one."

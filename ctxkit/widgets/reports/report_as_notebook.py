@@ -21,6 +21,7 @@ from ctxkit.formats.log_file_content import Source
 from ctxkit.metrics.context_window_report import report
 from ctxkit.metrics.frames import frame as framed
 from ctxkit.plots import composition, growth
+from ctxkit.plots.chart import Chart
 from ctxkit.widgets.reports.html_reports import (
     COMPACTION_COLUMNS,
     COST_COLUMNS,
@@ -294,6 +295,11 @@ def _mime_bundle(value: Any) -> dict[str, Any]:
     """Return what a front end would be given, with texts that no terminal and no page takes for
     more than text.
     """
+    if isinstance(value, Chart):  # without plotly's figure, which a lab would show instead
+        return {
+            "text/plain": sanitize_text(value.to_text()),
+            "text/html": sanitize_text(value.to_html()),
+        }
     display_data = value._repr_mimebundle_() if hasattr(value, "_repr_mimebundle_") else None
     bundle: dict[str, Any] = dict(
         display_data[0] if isinstance(display_data, tuple) else display_data or {}

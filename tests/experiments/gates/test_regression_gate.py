@@ -245,4 +245,4 @@ def test_a_figure_that_is_gone_is_worse_but_what_was_retained_where_nothing_was_
 
 def test_a_small_change_is_not_told_as_none():
     shown = [format_figure(n, "share", sign="+") for n in (0.0, 0.0004, -0.25)]
-    assert shown == ["+0.0%", "+0.040%", "-25.0%"]
+    assert shown == ["±0 %", "+0.040 %", "-25.0 %"]

@@ -6,6 +6,7 @@ import pytest
 from trust_studies import list_closed_loop_rules
 
 import ctxkit as ck
+from ctxkit._internal.formatting_and_sanitizing import format_change
 from ctxkit.agent import GIVE_UP_TEXT
 from ctxkit.experiments.studies.closed_loop import find_visible_services, make_port_lookup_task
 
@@ -98,7 +99,7 @@ def test_it_sees_numbers_wherever_they_stand(small):
 
 def test_the_pictures_show_the_distance(seeing):
     text = ck.studies.charts.chart_closed_loop(seeing).to_text()
-    assert f"{seeing.loc['mask 3', 'usd_error']:+.0%}" in text
+    assert format_change(seeing.loc["mask 3", "usd_error"]) in text
     for figure in ("calls", "tokens"):
         chart = ck.studies.charts.chart_closed_loop(seeing, figure)
         assert "<svg" in chart.to_html()

@@ -134,7 +134,7 @@ def test_the_worst_of_several_sessions_is_named():
     )
     said = " ".join(describe_runs_accuracy(rows))
     assert "over 2 of 3 sessions" in said
-    assert "67% of the billed calls have a price" in said
+    assert "67 % of the billed calls have a price" in said
 
 
 @pytest.mark.parametrize(
