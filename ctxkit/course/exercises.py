@@ -559,4 +559,4 @@ def _format_number(value: float, unit: str) -> str:
         return f"${value:,.2f}"
     short = f"{value:.2g}" if 0 < abs(value) < 10 else f"{value:,.0f}"
     unit = unit.removesuffix("s") if value == 1 else unit
-    return f"{short}{' ' if unit and unit != '%' else ''}{unit}"
+    return f"{short} {unit}".rstrip()

@@ -86,10 +86,10 @@ def test_words_lists_and_spans_are_marked():
 
 
 def test_a_guess_is_told_what_is_so():
-    assert "it is 75%" in marks.score_guess(40, 75, "%")
+    assert "it is 75 %" in marks.score_guess(40, 75, "%")
     assert "well guessed" in marks.score_guess(74, 75, "%")
     assert "guess first" in marks.score_guess("many", 75, "%")
-    assert "You said 0.75%" in marks.score_guess(0.75, 75, "%")
+    assert "You said 0.75 %" in marks.score_guess(0.75, 75, "%")
     assert "You said 1 cent, it is 15 cents: off by 14 cents" in marks.score_guess(1, 15, "cents")
 
 
@@ -186,7 +186,7 @@ def test_both_standard_deviations_are_right():
 def test_a_share_beyond_the_bound_is_not_rounded_to_the_bound():
     rules = Rules(policy="clear:keep_last=5", trigger=triggers.Above(25_000), name="clear")
     entry = replace(judge_rules("mine", rules), needed_later_loss=0.052)
-    assert entry.why == "loses 5.2%"
+    assert entry.why == "loses 5.2 %"
 
 
 def test_own_frames_and_sessions_are_asked_for():

@@ -156,7 +156,7 @@ def test_each_sentence_says_its_own_figure():
     assert "; 9,000 to 10,500 cost about the same, also in replays" in says(low=9_000, high=10_500)
     assert "cost about the same" not in says(low=9_000, high=9_000)
     assert f"compact at {told.window:,} tokens (the window)" in says(best=told.window)
-    assert "the cache missed 12.3%." in says(missed_share=0.123)
+    assert "the cache missed 12.3 %." in says(missed_share=0.123)
     assert "the cache missed nothing, as no cache split and no times are known." in says(missed_share=None)  # fmt: skip
     assert "costs $1.50, and $1.25 without any." in says(session_usd=1.5, uncompacted_usd=1.25)
     assert "without any." not in says(session_usd=1.25, uncompacted_usd=1.25)

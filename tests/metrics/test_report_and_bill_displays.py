@@ -51,7 +51,7 @@ def test_a_report_is_a_table_of_groups_and_their_parts(made):
         parts = [p for p in report.parts if p.group == group]
         raw = sum(p.raw_tokens for p in parts)
         n = sum(p.messages_n for p in parts)
-        share = f"{tokens / report.prompt_tokens:.1%}"
+        share = f"{100 * tokens / report.prompt_tokens:.1f} %"
         wanted.append([group, f"{tokens:,}", share, "", str(n or ""), f"{raw:,}" * (raw != tokens)])
         for p in parts:
             raw = f"{p.raw_tokens:,}" * (p.raw_tokens != p.tokens)
@@ -70,7 +70,7 @@ def test_a_report_is_a_table_of_groups_and_their_parts(made):
 def test_a_report_says_how_its_sizes_came_about():
     priced = ck.report(make_priced_session())
     assert f"{priced.residue:,} tokens are in no log." in priced.to_html()
-    assert f"the plain count is off by {priced.count_error:+.0%}" in priced.to_text()
+    assert f"the plain count is off by {100 * priced.count_error:+.0f} %" in priced.to_text()
     bare = ck.report(session(user("hi"), assistant("ok")))
     assert f"all sizes are counts by {bare.counter}." in bare.to_html()
 

@@ -38,7 +38,7 @@ def test_growth_is_shared_by_the_counts() -> None:
     assert exactly(found)
     assert found.modelled_tokens() == 90 + 102
     assert found.sum_of(log.messages[1:]) == sum(map(found.of, log.messages[1:])) == 82
-    assert repr(found) == "<Sizes of test: 4 messages, 2 derived, fixed 90, plain count -50.0%>"
+    assert repr(found) == "<Sizes of test: 4 messages, 2 derived, fixed 90, plain count -50.0 %>"
 
 
 @pytest.mark.parametrize("grown", [10**17, 10**30])
