@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from msgspec.structs import replace
 
-from ctxkit.engine.run_segments_and_prompts import build_sent_items
+from ctxkit.engine.run_segments_and_prompts import build_sent_items, list_sent_messages
 from ctxkit.formats.chat_completions_conversion import MISSING_RESULT
 from ctxkit.session.messages import Edit, Message, Text, Thinking
 from ctxkit.tokens.provider_rules import ProviderRule, describe_rules, find_rules
@@ -190,8 +190,11 @@ def count_refused_calls(session: Session, run: RunLike) -> int | None:
     for call in range(run.begin, run.call):
         is_checked = each or call in compacted_calls or call == run.begin
         if is_checked or (binds and call + 1 in compacted_calls):
-            prompt = [i.message for i in build_sent_items(run, call)]
-            guard.follow(prompt)
+            if binds:
+                prompt = [i.message for i in build_sent_items(run, call)]
+                guard.follow(prompt)
+            else:  # nothing can become stale, so no prefix is compared
+                prompt = list_sent_messages(run, call)
             is_refused = bool(find_refusals(prompt, model, stale_thinking_ids=guard.stale))
         n += is_refused
     return n

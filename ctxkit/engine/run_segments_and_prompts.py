@@ -292,6 +292,26 @@ def build_sent_items(run: RunLike, call: int | None) -> tuple[SentItem, ...]:
     return tuple(items)
 
 
+def list_sent_messages(run: RunLike, call: int) -> list[Message]:
+    """Return the messages of `build_sent_items`, without the fixed part: a copy of slices.
+
+    Args:
+        run: the run.
+        call: number of the call, from 0.
+    """
+    pruned = run.pruned(call)
+    if pruned.rest:
+        return [item.message for item in _items_and_left_out(run, call, pruned)[0]]
+    schedule = pruned.schedule.extend(call + 1)
+    messages: list[Message | None] = [*schedule.rows.messages(schedule.rows.count_arrived(call))]
+    for position, state in schedule.changed(call):
+        messages[position] = state.message
+    appended = schedule.top.get_appended(call)
+    if appended is not None:
+        messages.append(appended.message)
+    return [m for m in messages if m is not None]
+
+
 def build_uncompacted_prompt(run: RunLike, call: int) -> tuple[list[SentItem], dict[int, str]]:
     """Return the messages that a call would have been sent without the compaction before it, and
     the rows that a pruning would have left out.

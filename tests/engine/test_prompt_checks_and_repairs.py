@@ -9,7 +9,9 @@ import pandas as pd
 import pytest
 
 import ctxkit as ck
+from ctxkit.engine import get_run_of_replay
 from ctxkit.engine.prompt_checks_and_repairs import describe_provider_rules, find_refusals
+from ctxkit.engine.run_segments_and_prompts import FIXED_KIND, build_sent_items, list_sent_messages
 from ctxkit.policies import Rules, triggers
 from ctxkit.presets import names, preset
 from ctxkit.session import Message, Session, Text, Thinking, ToolCall
@@ -39,6 +41,19 @@ def signatures(prompt):
 def test_the_page_says_what_it_is_held_against():
     assert "changed_thinking" in describe_provider_rules(OPUS)
     assert "No provider's rule is known" in describe_provider_rules("llama-4")
+
+
+@pytest.fixture(scope="module")
+def billing():
+    return ck.read(ck.samples.path("billing"))
+
+
+@pytest.mark.parametrize("name", names())
+def test_the_messages_of_a_prompt_are_those_of_its_items(billing, name):
+    run = get_run_of_replay(ck.replay(billing, preset(name)))
+    for call in {*range(run.begin, run.call, 23), *(c.call for c in run.compactions[:5])}:
+        items = [i.message for i in build_sent_items(run, call) if i.message.kind != FIXED_KIND]
+        assert list_sent_messages(run, call) == items
 
 
 @pytest.mark.parametrize("model", [OPUS, None])

@@ -102,6 +102,11 @@ class UnprunedMessages:
             return self._items[p].message(self.log)
         return self.log.messages[p + self._row_offset]
 
+    def messages(self, stop: int) -> list[Message]:
+        """Return the messages at the positions below `stop` as recorded."""
+        head = [item.message(self.log) for item in self._items[:stop]]
+        return head + self.log.messages[self.lo : max(stop + self._row_offset, self.lo)]
+
     def role(self, p: int) -> int:
         """Return the code of the role of a position."""
         if p < self.head:
