@@ -19,7 +19,7 @@ import anywidget
 import traitlets as t
 
 from ctxkit._internal.chart_style import PLOTLY_TEXT_CSS, read_plotly_javascript
-from ctxkit._internal.formatting_and_sanitizing import TextAndHtml
+from ctxkit._internal.formatting_and_sanitizing import NO_MATHJAX, TextAndHtml
 from ctxkit._internal.tables import MUTED_COLOR_CSS
 from ctxkit.errors import CtxkitError
 from ctxkit.plots.chart import write_page
@@ -330,5 +330,5 @@ def render_live_view_slot(model_id: str, html: str) -> str:
     note = f'<p style="margin:4px 0"><em>{STATIC_PICTURE_NOTE}</em></p>'
     return (
         f'<div class="ctxkit-slot ctxkit-model-{model_id}">'
-        f'<div class="ctxkit-still">{html}{note}</div></div>'
+        f'<div class="ctxkit-still {NO_MATHJAX}">{html}{note}</div></div>'
     )

@@ -34,7 +34,7 @@ MIN_HEIGHT, MARGIN = 2400, 300
 CELL = "(list_views() | TEAM_VIEWS)[{name!r}](ck.read(SAMPLE))"
 FIRST = (
     "import os, sys, warnings\nos.environ['CTXKIT_CACHE_DIR'] = '.cache'\nsys.path.insert(0, {tests})\n"
-    "import ctxkit as ck\nfrom browser.view_pages import SAMPLE, list_views\n%load_ext ctxkit"
+    "import ctxkit as ck\nfrom browser.view_pages import SAMPLE, TEAM_VIEWS, list_views\n%load_ext ctxkit"
 )
 MAGICS = {
     "agent": "%%agent --model scripted/audit\nGo",
@@ -53,8 +53,8 @@ OPEN_FILE = """async path => {
 HIGHEST = """() => Math.max(...[...document.querySelectorAll('.jp-Notebook .jp-CodeCell')].map(e => e.offsetHeight))"""
 
 
-def main() -> None:
-    """Take the pictures into the folder that is named."""
+def main() -> int:
+    """Take the pictures into the folder that is named; return 1 if a cell of the lab failed."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("folder", type=Path)
     parser.add_argument("--looks", nargs="*", default=[""], help="such as static-900 or reopened")
@@ -67,6 +67,7 @@ def main() -> None:
         taker.take_lab()
         browser.close()
     sys.stdout.write(f"{taker.count} pictures are in {options.folder}.\n")
+    return int(taker.has_failed)
 
 
 class PictureTaker:
@@ -77,6 +78,7 @@ class PictureTaker:
     ) -> None:
         self.browser, self.folder, self.count = browser, folder, 0
         self.looks, self.views = list(looks), list(views)
+        self.has_failed = False
 
     def is_chosen(self, name: str, words: Iterable[str]) -> bool:
         """Say whether a name contains one of the words."""
@@ -128,6 +130,7 @@ class PictureTaker:
             seen = running.run(written(Path(name) / "views", FIRST, *cells.values()), act=use)
         for problem in seen.problems:
             sys.stderr.write(f"{problem}\n")
+            self.has_failed |= problem.startswith("cell ")
 
     def _list_lab_looks(self, state: str) -> list[tuple[int, str]]:
         names = {look: f"{state}-{look[0]}-{look[1]}" for look in LAB_LOOKS}
@@ -192,4 +195,4 @@ def _dismiss_dialogs(page: Any) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

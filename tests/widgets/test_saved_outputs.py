@@ -11,6 +11,7 @@ import pytest
 
 import ctxkit as ck
 from ctxkit._internal.chart_style import read_plotly_javascript
+from ctxkit._internal.formatting_and_sanitizing import NO_MATHJAX
 from ctxkit.widgets import live_chart
 from ctxkit.widgets.base_widget import (
     STATIC_PICTURE_NOTE,
@@ -61,6 +62,9 @@ def test_an_output_is_text_and_a_picture_that_names_its_model(made, name):
     assert f'class="ctxkit-slot ctxkit-model-{widget.model_id}"' in bundle["text/html"]
     assert STATIC_PICTURE_NOTE in bundle["text/html"]
     assert bundle["text/html"].count("<svg") + bundle["text/html"].count("<table") > 0
+    assert (
+        f'class="ctxkit-still {NO_MATHJAX}"' in bundle["text/html"]
+    )  # two dollar signs are no formula
 
 
 def test_one_mounter_serves_a_kernel_and_is_made_again_when_it_was_closed(made):

@@ -48,7 +48,7 @@ def ran(path):
 
 def read_still_picture(html: str) -> str:
     """What a cell of a kernel stores, without the place of its live view and the note below it."""
-    still = re.sub(r'<div class="ctxkit-slot [^"]*"><div class="ctxkit-still">', "", html)
+    still = re.sub(r'<div class="ctxkit-slot [^"]*"><div class="ctxkit-still [^"]*">', "", html)
     return re.sub(rf"<p[^>]*><em>{re.escape(STATIC_PICTURE_NOTE)}</em></p></div></div>", "", still)
 
 
