@@ -110,7 +110,9 @@ _DETAIL_TYPES: dict[str, Any] = {
     PRUNED_KEY: PromptPruningChange,
     "replay": dict[str, Any],
     "source_tokens": _Count,
+    "summary_tokens": _Count,
     "tools_digest": str,
+    "written_tokens": _Count,
 }
 """Types of the details that metrics use; a detail of another type is dropped."""
 

@@ -383,7 +383,7 @@ def _written_summary(call: int, edit: Edit) -> WrittenSummary | None:
     usd = edit.usage.cost_usd if edit.usage is not None else None
     written_tokens = edit.details.get("written_tokens", size)
     warm = IDLE_AHEAD_WORD in (edit.trigger or "")
-    source_tokens, prompt = edit.details["source_tokens"], edit.tokens_before or 0
+    source_tokens, prompt = edit.details.get("source_tokens", 0), edit.tokens_before or 0
     return WrittenSummary(call, source_tokens, prompt, written_tokens, usd, warm)
 
 

@@ -18,8 +18,7 @@ from log_damage import cut, flip
 
 import ctxkit as ck
 from ctxkit.errors import ReadError
-from ctxkit.formats import Source, read_source
-from ctxkit.formats import log_file_content as room
+from ctxkit.formats import Source, log_file_content, read_source
 
 GOLDEN = Path(__file__).parent / "golden" / "codex.jsonl"
 
@@ -129,7 +128,7 @@ def test_repeated_histories_are_read_in_bounded_memory(
 ):
     rollout(tmp_path / "small.jsonl", 60, 500_000)  # 30 MB, of which half a megabyte is said
     whole = ck.read(tmp_path / "small.jsonl")
-    monkeypatch.setattr(room, "LARGE_FILE_BYTES", 1 << 20)
+    monkeypatch.setattr(log_file_content, "LARGE_FILE_BYTES", 1 << 20)
     tracemalloc.start()
     streamed = ck.read(tmp_path / "small.jsonl")
     most = tracemalloc.get_traced_memory()[1]
@@ -139,7 +138,7 @@ def test_repeated_histories_are_read_in_bounded_memory(
     assert most < 12 << 20
     (tmp_path / "small.jsonl.zst").write_bytes(zstd((tmp_path / "small.jsonl").read_bytes()))
     monkeypatch.setattr(
-        room, "LARGE_FILE_BYTES", 16
+        log_file_content, "LARGE_FILE_BYTES", 16
     )  # 30 MB of repetitions pack to a few kilobytes
     assert ck.read(tmp_path / "small.jsonl.zst").log == whole.log
 
@@ -149,12 +148,12 @@ def test_a_large_packed_log_is_streamed_and_a_large_bomb_is_not(
 ):
     """Beyond the bytes that are read at once a packed log may grow as logs do, and no more."""
     rollout(tmp_path / "x.jsonl", 3, 100_000)
-    monkeypatch.setattr(room, "LARGE_FILE_BYTES", 16)
-    monkeypatch.setattr(room, "MAX_FILE_BYTES", 1 << 16)
-    monkeypatch.setattr(room, "MAX_RATIO", 2)
+    monkeypatch.setattr(log_file_content, "LARGE_FILE_BYTES", 16)
+    monkeypatch.setattr(log_file_content, "MAX_FILE_BYTES", 1 << 16)
+    monkeypatch.setattr(log_file_content, "MAX_RATIO", 2)
     with pytest.raises(ReadError, match="grows beyond 65,536 bytes: refused as a bomb"):
         packed(tmp_path / "x.jsonl")
-    monkeypatch.setattr(room, "MAX_RATIO", 400)
+    monkeypatch.setattr(log_file_content, "MAX_RATIO", 400)
     assert packed(tmp_path / "x.jsonl").log == ck.read(tmp_path / "x.jsonl").log
 
 
@@ -210,7 +209,7 @@ def test_faults_of_a_large_log_are_counted(tmp_path: Path, monkeypatch: pytest.M
     file = tmp_path / "rollout.jsonl"
     file.write_bytes(GOLDEN.read_bytes() + b"// a comment\n[1]\n" + b'{"type": "fu')
     whole = ck.read(file)
-    monkeypatch.setattr(room, "LARGE_FILE_BYTES", 16)
+    monkeypatch.setattr(log_file_content, "LARGE_FILE_BYTES", 16)
     assert ck.read(file) == whole
     assert len(whole.faults) == 3
 
@@ -224,5 +223,5 @@ def test_a_large_document_of_many_lines_is_no_log_of_lines(
             [{"role": "user", "content": "q"}, {"role": "assistant", "content": "a"}], indent=1
         )
     )
-    monkeypatch.setattr(room, "LARGE_FILE_BYTES", 16)
+    monkeypatch.setattr(log_file_content, "LARGE_FILE_BYTES", 16)
     assert [m.text for m in ck.read(file).messages] == ["q", "a"]

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from ctxkit.errors import ReadError
-from ctxkit.formats import Source
-from ctxkit.formats import log_file_content as room
+from ctxkit.formats import Source, log_file_content
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -62,7 +61,7 @@ def test_lines_are_no_document() -> None:
 
 
 def test_what_is_too_large_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(room, "MAX_FILE_BYTES", 10)
+    monkeypatch.setattr(log_file_content, "MAX_FILE_BYTES", 10)
     (tmp_path / "x").write_bytes(b"x" * 11)
     with pytest.raises(ReadError, match="at most 10 are read"):
         Source(tmp_path / "x").data  # noqa: B018

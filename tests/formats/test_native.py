@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from copy import deepcopy
 from pathlib import Path
 
@@ -246,6 +247,19 @@ def test_details_of_another_kind_are_left_out(name, tmp_path):
     assert [f.why for f in read.faults] == [f"its {name} is of another kind"]
     ck.report(read)
     ck.frame(read, per="session")
+
+
+@pytest.mark.parametrize("name", ["source_tokens", "summary_tokens", "written_tokens"])
+def test_a_replay_whose_counts_of_a_summary_are_no_numbers_is_scored(name, tmp_path):
+    replay = ck.replay(ck.read(ck.samples.path("billing")), ck.presets.pi())
+    ck.write(replay, tmp_path / "replay.jsonl")
+    text = (tmp_path / "replay.jsonl").read_text()
+    damaged, n = re.subn(rf'"{name}": ?\d+', f'"{name}":"many"', text)
+    assert n >= len(replay.edits) > 0
+    (tmp_path / "replay.jsonl").write_text(damaged)
+    read = ck.read(tmp_path / "replay.jsonl")
+    assert ck.score(read)["calls_n"] == len(replay.calls)
+    assert len(ck.frame(read, per="compaction")) == len(replay.edits)
 
 
 NO_NUMBERS = [-1, 2**53, 2**63, 10**400]
