@@ -18,7 +18,7 @@ import msgspec
 import numpy as np
 
 from benchmarks.cpu_timing import measure_cpu, measure_in_turns
-from ctxkit.engine import Run, advance_run
+from ctxkit.engine import RulesRun, advance_run
 from ctxkit.engine import run_rules as replay
 from ctxkit.policies import compaction_without_summary, triggers
 from ctxkit.policies.compaction_and_pruning_rules import Rules
@@ -305,7 +305,7 @@ def measure_live_decision(messages: list[Message], rules: Rules, n_decisions: in
     The messages are in the log and counted before the clock starts.
     """
     log = MessageLog.of(messages, get_counter("chars/4"))
-    state = advance_run(Run(log, rules), rules, log.calls - n_decisions)
+    state = advance_run(RulesRun(log, rules), rules, log.calls - n_decisions)
     start = time.process_time()
     for call in range(log.calls - n_decisions + 1, log.calls + 1):
         advance_run(state, rules, call)

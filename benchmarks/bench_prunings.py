@@ -14,7 +14,6 @@ from benchmarks.bench_engine import PiCompaction, make_conversation, measure_liv
 from benchmarks.cpu_timing import make_bounded_row, measure_cpu
 from ctxkit.engine import run_rules as replay
 from ctxkit.policies import triggers
-from ctxkit.policies.base import Chain
 from ctxkit.policies.compaction_and_pruning_rules import Rules
 from ctxkit.policies.compaction_without_summary import AdaptiveTrim
 from ctxkit.policies.history import MessageLog
@@ -25,19 +24,24 @@ from ctxkit.policies.message_shortening import (
     ReplyShortening,
     ResultShortening,
 )
+from ctxkit.policies.policy_base_and_chains import Chain
 from ctxkit.policies.result_clearing_and_cache_ttl import (
     CacheTtl,
     Clear,
-    KeepToolPairs,
-    TombstoneEviction,
+    KeepNewestToolPairs,
+    ResultEvictionOverBudget,
 )
-from ctxkit.policies.result_excerpts_and_offload import ResultDigest, ResultExcerpts, ResultOffload
+from ctxkit.policies.result_excerpts_and_offload import (
+    OldResultsDigest,
+    ResultExcerpts,
+    ResultOffload,
+)
 from ctxkit.policies.superseded_tool_calls import RepeatedCommands, Superseded
 from ctxkit.presets import fased, names, openclaw, preset
 from ctxkit.tokens import get_counter
 
 if TYPE_CHECKING:
-    from ctxkit.engine import Run
+    from ctxkit.engine import RulesRun
     from ctxkit.session.messages import Message
 
 CALLS = 500
@@ -58,11 +62,11 @@ PRUNINGS: dict[str, Any] = {
         Superseded(min_chars=0),
         RepeatedCommands(),
         IntermediateReplyShortening(),
-        KeepToolPairs(keep_pairs=12),
+        KeepNewestToolPairs(keep_pairs=12),
     ),
     "gemini's": Chain.of(ResultShortening(max_chars=2000), ReplyShortening(max_chars=2000)),
     "Clear": Clear(keep_last=9),
-    "KeepToolPairs": KeepToolPairs(keep_pairs=12),
+    "KeepNewestToolPairs": KeepNewestToolPairs(keep_pairs=12),
     "CacheTtl": CacheTtl(min_prunable_tool_chars=0, soft_trim_max_chars=2000, soft_trim_ratio=0.1),
 }
 
@@ -101,7 +105,7 @@ def measure_pruning(name: str, pruning: Any) -> list[dict[str, object]]:
     messages, counter = add_times(make_conversation(CALLS)), get_counter("chars/4")
     limit = find_limit(pruning, MessageLog.of(messages, counter))
 
-    def replay_new_log(pruning_form: Any) -> tuple[Run, MessageLog, float]:
+    def replay_new_log(pruning_form: Any) -> tuple[RulesRun, MessageLog, float]:
         log = MessageLog.of(messages, counter)
         start = time.process_time()
         result = replay(log, make_rules(pruning_form, limit, counter))
@@ -166,8 +170,8 @@ def measure_decisions() -> list[dict[str, object]]:
         (name, pruning, 1.0) for name, pruning in preset_prunings.items() if pruning is not None
     ]
     cases += [
-        ("appended manifests (tombstones)", TombstoneEviction(max_tokens=300), 5.0),
-        ("an appended digest", ResultDigest(), 5.0),
+        ("appended manifests (tombstones)", ResultEvictionOverBudget(max_tokens=300), 5.0),
+        ("an appended digest", OldResultsDigest(), 5.0),
         ("a cap of 20 messages", MessageCountCap(max_messages=20), 5.0),
     ]
     rows = []

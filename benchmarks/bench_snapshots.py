@@ -26,7 +26,7 @@ COUNTS = ("turn", "turn_input_tokens", "turn_output_tokens", "cumulative_input_t
 
 def write_logs(folder: Path, lines_n: int, files_n: int) -> None:
     """Write one log of all lines, and the same lines as a folder of many logs."""
-    from ctxkit.formats.snapshots.log_writer import encode_snapshot
+    from ctxkit.formats.snapshots.token_log_writer import encode_snapshot
 
     rng = random.Random(1)
     (folder / "many").mkdir()

@@ -14,7 +14,7 @@ from pathlib import Path
 import pandas as pd
 
 import ctxkit as ck
-from ctxkit.experiments import mark_pareto_front
+from ctxkit.experiments import summarise_runs_with_pareto_front
 from ctxkit.metrics.bootstrap_and_paired_tests import average_cost_uncertainty_usd
 from ctxkit.plots import frontier
 
@@ -64,7 +64,7 @@ def main(runs_file: str | None) -> int:
 
 def _mark_front(runs: pd.DataFrame) -> pd.DataFrame:
     """Return the rules with their front, and the uncertainty in dollars of each mean cost."""
-    rows = mark_pareto_front(runs)
+    rows = summarise_runs_with_pareto_front(runs)
     return rows.assign(cost_uncertainty_usd=rows["rules"].map(average_cost_uncertainty_usd(runs)))
 
 

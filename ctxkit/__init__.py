@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ctxkit._internal.lazy_exports_and_hooks import lazy_exports, register_hooks
+from ctxkit._internal.lazy_exports_and_late_bound_calls import lazy_exports, register_hooks
 
 # type checkers know the name; importing `typing` would double what a bare interpreter takes
 TYPE_CHECKING = False
@@ -13,11 +13,11 @@ __version__ = "0.1.0"
 
 register_hooks(
     {
-        "session.prompt_source": "ctxkit.engine.replay:find_recorded_prompts",
+        "session.prompt_source": "ctxkit.engine.replay:rebuild_sent_prompts",
         "session.sent": "ctxkit.engine.replay:get_sent_prompt",
         "session.display": "ctxkit.widgets.progress_notice:render_session_with_notice",
         "sessions.display": "ctxkit.widgets.reports.session_summary:render_session_list_summary",
-        "chart.display": "ctxkit.widgets.live_chart:render_live_chart_slot",
+        "chart.display": "ctxkit.widgets.interactive_view_of_still_chart:render_live_chart_slot",
         "sessions.arrow": "ctxkit.metrics.frames:arrow",
     }
 )

@@ -17,7 +17,7 @@ from .formats.archive_and_search import (
 from .metrics.context_window_report import report as report
 from .metrics.frames import frame as frame
 from .metrics.estimator_error import calibrate as calibrate
-from .metrics.cost.spend_breakdown import spend as spend
+from .metrics.cost.spend_by_turn_tool_file import spend as spend
 from .metrics.cache_misses import misses as misses
 from .metrics.shared_threshold import when as when
 from .widgets import (
@@ -35,13 +35,13 @@ from .widgets.reports import export as export
 # try other settings
 from .engine.replay import replay as replay
 from .experiments.setting_advice import advise as advise
-from .experiments.session_comparison_and_verdicts import compare as compare
+from .experiments.rules_comparison_on_one_session import compare as compare
 from .experiments.gates.regression_gate import gate as gate
 from .experiments.setting_grids_and_labels import grid as grid
 from .experiments.cost_and_loss_scores import score as score
 from .experiments.sweep_runs import sweep as sweep
 from .presets.rules_from_config_files import load_rules as load_rules
-from .experiments.agent_config_file_validation import validate as validate
+from .experiments.compaction_config_file_validation import validate as validate
 
 # run agents
 from .agent.recorders.api_call_recorder import record as record
@@ -70,7 +70,7 @@ from .errors import (
     ReadError as ReadError,
     StoreError as StoreError,
     UnknownFormat as UnknownFormat,
-    UnknownPreset as UnknownPreset,
+    UnknownName as UnknownName,
     UnsoundHistory as UnsoundHistory,
 )
 

@@ -49,7 +49,7 @@ class BadArguments(CtxkitError):
     """A function, rule or magic got arguments that cannot work."""
 
 
-class UnknownPreset(BadArguments):
+class UnknownName(BadArguments):
     """A preset, policy, key, agent or tool of that name does not exist."""
 
 

@@ -24,19 +24,19 @@ from make_pictures import draw_terminal, run_command
 import ctxkit as ck
 from ctxkit.experiments.studies import (
     forecast_and_threshold_holdout,
-    mask_and_visibility_accuracy,
+    mask_token_errors_and_visibility_exams,
     user_rule_survival,
 )
-from ctxkit.experiments.studies import idle_cost_accuracy as idle_pauses
+from ctxkit.experiments.studies import idle_cost_and_choice_accuracy as idle_pauses
 from ctxkit.experiments.studies.user_rule_survival import (
     HELD_OUT_WORDINGS,
     RULES_PER_CONVERSATION,
+    compare_survival_with_keep_rules,
     make_user_rule_conversations,
-    measure_user_rule_survival,
 )
 from ctxkit.metrics.context_growth_and_floor import GrowthProfile
 from ctxkit.metrics.cost.pause_cost_by_choice import find_pauses
-from ctxkit.metrics.optimal_trigger import EXTRA_LOSS
+from ctxkit.metrics.optimal_trigger_floor_and_wait import EXTRA_LOSS
 from ctxkit.metrics.threshold_replays import ALLOWANCE_USED, LATER_SESSIONS
 from ctxkit.widgets.reports.compaction_card import make_card
 
@@ -70,7 +70,7 @@ def make_table(head: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
 
 def measure_rule_survival() -> str:
     """Measure how many rules survive in synthetic conversations, with and without `keep_rules`."""
-    frame = measure_user_rule_survival(make_user_rule_conversations(RULE_CONVERSATIONS))
+    frame = compare_survival_with_keep_rules(make_user_rule_conversations(RULE_CONVERSATIONS))
     lowest_share = frame["with_empty"].min()
     cheap_presets_n = (frame["more_tokens"] <= 0.02).sum()
     costly = frame[frame["more_tokens"] > 0.02]
@@ -99,7 +99,7 @@ def measure_rule_survival() -> str:
 
 def measure_constraint_survival() -> str:
     """Measure the survival of COMPINT's constraints, and compare marks with human labels."""
-    frame = measure_user_rule_survival(
+    frame = compare_survival_with_keep_rules(
         user_rule_survival.make_constraint_conversations(CONSTRAINT_CONVERSATIONS)
     )
     marks = user_rule_survival.compare_marks_with_human_labels(
@@ -132,8 +132,8 @@ def measure_constraint_survival() -> str:
 
 def measure_exam() -> str:
     """Measure the accuracy of published exam answers, by whether ctxkit marks them as shown."""
-    answers = mask_and_visibility_accuracy.read_exam_answers()
-    result = mask_and_visibility_accuracy.measure_accuracy_by_visibility(answers)
+    answers = mask_token_errors_and_visibility_exams.read_exam_answers()
+    result = mask_token_errors_and_visibility_exams.measure_accuracy_by_visibility(answers)
     low, high = result.difference_interval
     orders = (
         f"Compaction methods with a readable prompt and published answers: {result.policies_n}. A ranking"
@@ -286,8 +286,8 @@ def measure_recorded_forecasts() -> str:
     """Measure the coverage on the table of recorded sessions, which has no prices."""
     figures: dict[str, Callable[[SessionMissCounts], float | None]] = {
         "calls": lambda row: float(row.calls),
-        "prompt tokens": forecast_and_threshold_holdout.count_shared_prefix_tokens,
-        "dollars of carried tokens": forecast_and_threshold_holdout.price_shared_prefix_tokens,
+        "prompt tokens": forecast_and_threshold_holdout.count_tokens_shared_between_calls,
+        "dollars of carried tokens": forecast_and_threshold_holdout.price_tokens_shared_between_calls,
     }
     results = {
         name: forecast_and_threshold_holdout.measure_coverage(figure)

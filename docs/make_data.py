@@ -20,7 +20,7 @@ FOLDER = Path(__file__).parents[1] / "ctxkit" / "data"
 
 def main() -> None:
     """Write the price table and the vocabularies."""
-    prices_json = prices.read_litellm_prices(datetime.now(UTC).strftime("%Y-%m-%d"))
+    prices_json = prices.read_installed_litellm_prices(datetime.now(UTC).strftime("%Y-%m-%d"))
     (FOLDER / "prices.json").write_bytes(prices_json)
     spec = util.find_spec("litellm")
     if spec is None or spec.origin is None:

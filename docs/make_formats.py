@@ -83,7 +83,7 @@ RULES = """
 
 ## Known errors of logs
 
-`formats/session_record_repairs.py` checks every session that is read. It repairs what it can and describes the rest in
+`formats/zero_usage_and_lost_start_repairs.py` checks every session that is read. It repairs what it can and describes the rest in
 `session.notes`, which reports, comparisons and charts of the session show.
 
 - **A prompt of 0 tokens or a price of $0** means that the call failed or that the program knows no price: missing.

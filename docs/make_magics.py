@@ -14,10 +14,10 @@ from ctxkit.magics.line_parser import (
     get_positional_fields,
     get_setting_defaults_and_help,
 )
-from ctxkit.magics.magic_arguments_and_sessions import KitSettings
 from ctxkit.magics.magic_dispatch import AGENT_MAGIC, COMPACT_MAGIC, TEAM_MAGIC, Subcommand
 from ctxkit.magics.magics_class import CONTEXT_SUBCOMMANDS
 from ctxkit.magics.memory_commands import MEMORY_SUBCOMMANDS
+from ctxkit.magics.session_settings_and_name_resolver import KitSettings
 
 PAGE = Path(__file__).with_name("magics.md")
 HEAD = """# The magics and their options

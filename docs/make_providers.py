@@ -8,7 +8,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from ctxkit.tokens.provider_rules import ProviderRule, load_provider_rules
+from ctxkit.tokens.provider_rules import DatedProviderRule, load_provider_rules
 
 PAGE = Path(__file__).with_name("providers.md")
 HEAD = """# Rules of providers
@@ -17,7 +17,7 @@ Written by `python docs/make_providers.py` from `ctxkit/data/provider_rules.json
 fetched when the kit runs: the rules are those of the day on which their source was read. Of several rows about a model
 the last one holds. A rule is *documented* by the provider, told by a *third party*, *measured* on logs
 ([trust](trust.md)), or *assumed*. Where two sources disagree, the note says so. A model that no row names has no rule:
-`ctxkit.tokens.provider_rules.describe_rules` says it, and what is reckoned with then is an assumption.
+`ctxkit.tokens.provider_rules.describe_cache_rules` says it, and what is reckoned with then is an assumption.
 """
 FACTS = {
     "cache_life": ("Life of a cached prefix", "s"),
@@ -58,7 +58,7 @@ def format_page() -> str:
     return "".join(parts)
 
 
-def _format_row(rule: ProviderRule) -> str:
+def _format_row(rule: DatedProviderRule) -> str:
     since, until = rule.since or "", rule.until or ""
     period = f"{since} to {until}".strip() if since or until else "always"
     is_address = rule.source.startswith("https://")

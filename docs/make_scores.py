@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from ctxkit.experiments.score_columns import SCORE_COLUMNS, UNCOMPUTED_COLUMNS
 from ctxkit.metrics.item_index_and_rule_matching import USER_WEIGHT
-from ctxkit.metrics.optimal_trigger import EXTRA_LOSS
-from ctxkit.metrics.run_elongation import INTERVAL_LEVEL, NOISE_FLOOR
+from ctxkit.metrics.optimal_trigger_floor_and_wait import EXTRA_LOSS
+from ctxkit.metrics.run_elongation_from_studies import INTERVAL_LEVEL, NOISE_FLOOR
 from ctxkit.metrics.threshold_replays import NEAR_OPTIMAL
 
 if TYPE_CHECKING:

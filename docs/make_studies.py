@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from ctxkit.errors import CtxkitError
 from ctxkit.experiments.studies import (
-    mask_and_visibility_accuracy,
-    policy_turn_and_cost_ratios,
+    mask_token_errors_and_visibility_exams,
+    policy_ratios_and_noise_floors,
     published_runs_and_tables,
 )
 from ctxkit.experiments.studies.published_runs_and_tables import (
@@ -19,7 +19,7 @@ from ctxkit.experiments.studies.published_runs_and_tables import (
     find_published_file,
     write_table,
 )
-from ctxkit.metrics import run_elongation
+from ctxkit.metrics import run_elongation_from_studies
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -44,26 +44,26 @@ def write_tables(
     """
     runs = published_runs_and_tables.read_published_runs(find_published_file(COMPLEXITY_TRAP, root))
     ratios, repeats = (
-        policy_turn_and_cost_ratios.compare_policies(runs),
-        policy_turn_and_cost_ratios.pair_first_and_second_runs(runs),
+        policy_ratios_and_noise_floors.compare_policies(runs),
+        policy_ratios_and_noise_floors.pair_first_and_second_runs(runs),
     )
     tables = {
         "masks": (
-            mask_and_visibility_accuracy.measure_runs_under_masks(
+            mask_token_errors_and_visibility_exams.measure_runs_under_masks(
                 find_published_file(MASKED_TRAJECTORIES, root)
             ),
             AGENT_SOURCE,
         ),
         "ratios": (ratios, TRAP_SOURCE),
         "floors": (
-            policy_turn_and_cost_ratios.estimate_noise_floors([pair for _, pair in repeats]),
+            policy_ratios_and_noise_floors.estimate_noise_floors([pair for _, pair in repeats]),
             TRAP_SOURCE,
         ),
-        "repeats": (policy_turn_and_cost_ratios.measure_repeat_ratios(repeats), TRAP_SOURCE),
+        "repeats": (policy_ratios_and_noise_floors.measure_repeat_ratios(repeats), TRAP_SOURCE),
     }
     for name, (frame, source) in tables.items():
         write_table(folder / f"{name}.csv", frame, source)
-    elongation_path = elongation_file or Path(run_elongation.__file__ or "").with_name(
+    elongation_path = elongation_file or Path(run_elongation_from_studies.__file__ or "").with_name(
         "elongation.csv"
     )
     write_table(
@@ -75,7 +75,7 @@ def write_tables(
 
 
 def select_elongation_rows(ratios: pd.DataFrame) -> pd.DataFrame:
-    """Return the table of `metrics.run_elongation`: ratios of turns in main studies and of hybrids."""
+    """Return the table of `metrics.run_elongation_from_studies`: ratios of turns in main studies and of hybrids."""
     main_studies = ratios[(ratios["tasks"] > _MIN_TASKS) | (ratios["after"] == "hybrid")]
     columns = ["before", "after", "family", "scaffold", "model", "tasks", "turns", "turns_error"]
     return main_studies[columns].rename(columns={"turns": "ratio", "turns_error": "error"})

@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Any
 
 from ctxkit.policies import triggers as t
-from ctxkit.policies.base import Chain, Fallback
 from ctxkit.policies.compaction_and_pruning_rules import unwrap_function
+from ctxkit.policies.policy_base_and_chains import Chain, Fallback
 from ctxkit.policies.summary_compaction import Summary
-from ctxkit.presets.inert_settings import list_inert_settings
+from ctxkit.presets.inert_settings import list_inert_setting_reasons
 from ctxkit.presets.registry_and_setting_checks import names, preset, preset_differences
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -193,7 +193,7 @@ def format_section(name: str) -> list[str]:
             "",
             f"Where the preset differs from its document or program ([conformance](conformance.md)): {topics}.",
         ]
-    inert = list_inert_settings(name)
+    inert = list_inert_setting_reasons(name)
     if inert:
         lines += ["", "No effect, as the other settings stand or in a replay:", ""]
         lines += [f"* {reason}" for reason in inert]

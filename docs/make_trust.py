@@ -24,7 +24,7 @@ import trust_developers  # noqa: E402
 import trust_studies  # noqa: E402
 
 from ctxkit.engine.cache_model.training_counts import load_training_counts  # noqa: E402
-from ctxkit.metrics import run_elongation  # noqa: E402
+from ctxkit.metrics import run_elongation_from_studies  # noqa: E402
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -57,9 +57,9 @@ def main() -> None:
     if sys.argv[1:2] == ["--teach"]:
         trust_cache.write_training_table([Path(folder) for folder in sys.argv[2:]])
         return
-    loops_file = Path(run_elongation.__file__ or "").with_name("elongation_loops.csv")
+    loops_file = Path(run_elongation_from_studies.__file__ or "").with_name("elongation_loops.csv")
     loops_file.write_text(trust_studies.measure_closed_loops(), encoding="utf-8")
-    run_elongation.load_closed_loop_runs.cache_clear()
+    run_elongation_from_studies.load_closed_loop_runs.cache_clear()
     folder = Path(os.environ["CTXKIT_SESSIONS"])
     (HERE / "trust.md").write_text(format_page(folder), encoding="utf-8")
 

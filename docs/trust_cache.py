@@ -26,7 +26,7 @@ import ctxkit as ck
 from ctxkit.engine.cache_model import training_counts
 from ctxkit.engine.cache_model.call_features import MISS_RULES, has_reliable_times
 from ctxkit.engine.cache_model.input_cost_prediction import (
-    InputCostPredictionErrors,
+    SessionInputCostPredictionErrors,
     compute_compaction_read_error,
     predict_input_cost,
     predict_reads_after_compactions,
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
 TABLE = Path(training_counts.__file__).with_name(TABLE_FILE)
 CLAUDE = "claude-code"
-PredictedSessions: TypeAlias = "list[tuple[Session, InputCostPredictionErrors]]"
+PredictedSessions: TypeAlias = "list[tuple[Session, SessionInputCostPredictionErrors]]"
 _COLUMNS = (
     "session",
     "tool",
@@ -192,7 +192,7 @@ def _format_session_table(priced: PredictedSessions) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _format_interval(prediction: InputCostPredictionErrors) -> str:
+def _format_interval(prediction: SessionInputCostPredictionErrors) -> str:
     low, high = prediction.low, prediction.high
     return "none" if low is None or high is None else f"{low:+.0%} to {high:+.0%}"
 

@@ -12,11 +12,15 @@ from ctxkit import presets
 from ctxkit.experiments.cost_and_loss_scores import classify_replayed_policy, score_session
 from ctxkit.experiments.studies import (
     closed_loop,
-    mask_and_visibility_accuracy,
-    policy_turn_and_cost_ratios,
+    mask_token_errors_and_visibility_exams,
+    policy_ratios_and_noise_floors,
 )
 from ctxkit.experiments.studies.published_runs_and_tables import table
-from ctxkit.metrics.run_elongation import INTERVAL_LEVEL, NOISE_FLOOR, estimate_elongation
+from ctxkit.metrics.run_elongation_from_studies import (
+    INTERVAL_LEVEL,
+    NOISE_FLOOR,
+    estimate_elongation,
+)
 from ctxkit.presets.registry_and_setting_checks import resolve_rules
 
 if TYPE_CHECKING:
@@ -24,7 +28,7 @@ if TYPE_CHECKING:
 
     import pandas as pd
 
-    from ctxkit.metrics.run_elongation import PolicyKind
+    from ctxkit.metrics.run_elongation_from_studies import PolicyKind
 
 
 _WIDTH = 100
@@ -51,17 +55,18 @@ prompt. The difference between both is due to the number of turns. Runs that fai
 first call (no tokens) are left out. With them, 36 masked runs of Gemini Flash with one turn each
 would make masks seem to shorten its runs by an eighth."""
 _GROWTH = """The growth model is the weak part, because it assumes that a run grows evenly
-(`experiments.studies.policy_turn_and_cost_ratios`). Under a mask or summaries it predicts SWE-
+(`experiments.studies.policy_ratios_and_noise_floors`). Under a mask or summaries it predicts SWE-
 agent's prompts within 25 %, but it fails for OpenHands' masked prompts. Where the total is right
 nevertheless, two errors cancel."""
-_FACTORS = """In a row of scores, `elongation` is the number of calls of real runs divided by that
-of the record, with the interval expected for a further model (`metrics.run_elongation`). It depends
-on the policy of the record, the policy of the replay and the model family; a family with three
-studies has its own factor. In a row of scores the interval is widened to include the closed-loop
-runs below with the same kind of policy. Two settings of one kind of policy are assumed to differ
-no more than two models under one setting. With each model left out in turn, the {level:.0%}
-interval of the others, of any family, contained {held} of {models}. The interval of a single
-family is narrower and relies on three or four studies, too few to test it this way."""
+_FACTORS = """In a row of scores, `elongation` is the number of calls of real runs divided by
+that of the record, with the interval expected for a further model
+(`metrics.run_elongation_from_studies`). It depends on the policy of the record, the policy of
+the replay and the model family; a family with three studies has its own factor. In a row of
+scores the interval is widened to include the closed-loop runs below with the same kind of
+policy. Two settings of one kind of policy are assumed to differ no more than two models under
+one setting. With each model left out in turn, the {level:.0%} interval of the others, of any
+family, contained {held} of {models}. The interval of a single family is narrower and relies on
+three or four studies, too few to test it this way."""
 _NOISE = """Dollars of a second run of the same policy divided by those of the first, for 50 tasks
 of OpenHands: {pairs}. The tasks of these pairs are resampled, and for each task either run may be
 the second. Then 80 % of the ratios of totals are within:"""
@@ -89,7 +94,7 @@ def list_closed_loop_rules() -> list[Any]:
 
 
 def measure_closed_loops() -> str:
-    """Return the table of `metrics.run_elongation`: closed-loop runs by family of policies."""
+    """Return the table of closed-loop runs by policy family (`run_elongation_from_studies`)."""
     rules = [*list_closed_loop_rules(), "clear:keep_last=3"]
     runs = closed_loop.loop(rules)
     record = closed_loop.run_scripted_agent("none")
@@ -115,11 +120,11 @@ def format_chapter() -> str:
 
 def _format_known_steps() -> str:
     runs = table("masks")
-    units: tuple[mask_and_visibility_accuracy.Unit, ...] = ("chars", "o200k")
+    units: tuple[mask_token_errors_and_visibility_exams.Unit, ...] = ("chars", "o200k")
     error_rows = [
         _to_records(
-            mask_and_visibility_accuracy.summarise_errors_by_window(runs, unit).fillna(
-                {"window": mask_and_visibility_accuracy.NO_MASK}
+            mask_token_errors_and_visibility_exams.summarise_errors_by_window(runs, unit).fillna(
+                {"window": mask_token_errors_and_visibility_exams.NO_MASK}
             )
         )
         for unit in units
@@ -127,8 +132,8 @@ def _format_known_steps() -> str:
     shuffled = runs["sent"].sample(frac=1, random_state=1).to_numpy()
     noise = np.median(
         np.abs(
-            mask_and_visibility_accuracy.measure_mask_prediction_errors(
-                runs, mask_and_visibility_accuracy.RECORDED_WINDOW, "o200k", shuffled
+            mask_token_errors_and_visibility_exams.measure_mask_prediction_errors(
+                runs, mask_token_errors_and_visibility_exams.RECORDED_WINDOW, "o200k", shuffled
             )
         )
     )
@@ -137,7 +142,9 @@ def _format_known_steps() -> str:
         for by_chars, by_tokens in zip(*error_rows, strict=True)
     ]
     head = ("kept", "characters: median", "90th percentile", "o200k: median", "90th percentile")
-    text = _fill_text(_BILL, runs=len(runs), kept=mask_and_visibility_accuracy.RECORDED_WINDOW)
+    text = _fill_text(
+        _BILL, runs=len(runs), kept=mask_token_errors_and_visibility_exams.RECORDED_WINDOW
+    )
     closing = _fill_text(_BILL_NOISE, noise=noise)
     return f"### The cost of known steps\n\n{text}\n{_format_table(head, rows)}\n{closing}"
 
@@ -170,7 +177,7 @@ def _format_behaviour() -> str:
 
 
 def _format_factors() -> str:
-    left_out = policy_turn_and_cost_ratios.cross_validate_elongation()
+    left_out = policy_ratios_and_noise_floors.cross_validate_elongation()
     rows = [
         (before, after, *(f"{f.factor:.2f} ({f.low:.2f} to {f.high:.2f})" for f in elongations))
         for before in _BEFORE

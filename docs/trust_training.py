@@ -24,8 +24,8 @@ from ctxkit.engine.cache_model.input_cost_prediction import (
 from ctxkit.engine.cache_model.miss_rate_estimator import MissRateEstimator, simulate_reads
 from ctxkit.engine.cache_model.training_counts import (
     MIN_CALLS,
-    OneDeveloperSessions,
-    PastErrorsByEvidence,
+    PastErrorsByKnownLogs,
+    SameDeveloperSessions,
     count_session,
     exclude_copies,
     get_recorded_reads,
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from ctxkit.engine.cache_model.call_features import CallFeatures
-    from ctxkit.engine.cache_model.input_cost_prediction import InputCostPredictionErrors
+    from ctxkit.engine.cache_model.input_cost_prediction import SessionInputCostPredictionErrors
     from ctxkit.engine.cache_model.training_counts import PastPredictionError, SessionMissCounts
     from ctxkit.session.session import Session
 
@@ -116,7 +116,7 @@ def count_logs(logs: Sequence[DeveloperLog]) -> tuple[SessionMissCounts, ...]:
     """Count logs by developer, each with the errors of its prediction from other developers."""
     names = sorted({log.developer for log in logs})
     by_developer = {
-        name: OneDeveloperSessions(log.session for log in logs if log.developer == name)
+        name: SameDeveloperSessions(log.session for log in logs if log.developer == name)
         for name in names
     }
     counts = [
@@ -139,8 +139,8 @@ def _compute_past_errors(
     session: Session,
     own_counts: SessionMissCounts,
     counts: Sequence[SessionMissCounts],
-    logs: OneDeveloperSessions,
-) -> PastErrorsByEvidence | None:
+    logs: SameDeveloperSessions,
+) -> PastErrorsByKnownLogs | None:
     """Return the errors of a session's predictions from other developers; None: no prediction."""
     others = [row for row in counts if row.developer != own_counts.developer]
     cases = [
@@ -158,12 +158,12 @@ def _compute_past_errors(
         return None
     past_errors: list[PastPredictionError] = [bill.compare_with(recorded) for bill in bills]
     lifetime_error = round(float(np.log(lifetime / recorded)), 4)
-    return PastErrorsByEvidence(cases[0].rates.teachers, lifetime_error, *past_errors)
+    return PastErrorsByKnownLogs(cases[0].rates.teachers, lifetime_error, *past_errors)
 
 
 def predict_leave_one_out(
     sessions: Sequence[Session], training: Sequence[SessionMissCounts]
-) -> list[tuple[Session, InputCostPredictionErrors]]:
+) -> list[tuple[Session, SessionInputCostPredictionErrors]]:
     """Predict each session that is long enough, without the logs of its developer."""
     owners = {row.session: row.owner for row in training}
     return [

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import ctxkit as ck
 from ctxkit.metrics.team_agent_logs_and_turns import render_for_peers
 from ctxkit.session.messages import OTHER_AGENT_CALL_KIND
-from ctxkit.tokens.message_sizes import measure_sizes
+from ctxkit.tokens.message_sizes_from_recorded_prompts import measure_sizes
 from ctxkit.tokens.token_counters import default_counter
 
 if TYPE_CHECKING:

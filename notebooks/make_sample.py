@@ -22,7 +22,7 @@ from sample import chat, inbox, incident, migration, research
 
 import ctxkit as ck
 from ctxkit import tokens
-from ctxkit.course.generator.billing_sample_session import SEED, make_billing_session
+from ctxkit.course.generator.billing_service_coding_session import SEED, make_billing_session
 from ctxkit.formats import samples
 
 if TYPE_CHECKING:

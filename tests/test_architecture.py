@@ -13,7 +13,7 @@ import grimp
 import pytest
 
 import ctxkit as ck
-from ctxkit._internal import lazy_exports_and_hooks
+from ctxkit._internal import lazy_exports_and_late_bound_calls
 from ctxkit.cli.app import COMMAND_MODULES
 from ctxkit.course.exercises import _LESSONS as LESSON_MODULES
 from ctxkit.formats.registry import READER_MODULES as READERS
@@ -92,7 +92,7 @@ def read_names_in_use() -> set[str]:
     named |= {f"ctxkit.policies.{at.split(':')[0]}" for at in POLICIES.values()}
     named |= {f"ctxkit.cli.{n}" for n in COMMAND_MODULES.values()}
     named |= {f"ctxkit.course.lessons.{n}" for n in LESSON_MODULES}
-    named |= {hook.split(":")[0] for hook in lazy_exports_and_hooks._targets.values()}
+    named |= {hook.split(":")[0] for hook in lazy_exports_and_late_bound_calls._targets.values()}
     named |= {e.module for e in distribution("jupyter-ctxkit").entry_points}
     for notebook in (ROOT / "notebooks").glob("*.ipynb"):
         named |= {*re.findall(r"from (ctxkit[\w.]+) import", notebook.read_text("utf-8"))}

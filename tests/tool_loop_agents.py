@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from ctxkit.agent import Agent, Limits, tool
 from ctxkit.errors import CtxkitError
 from ctxkit.policies import PruneToolCalls, registry
-from ctxkit.policies.base import flatten_chain
+from ctxkit.policies.policy_base_and_chains import flatten_chain
 from ctxkit.policies.protocols import name_of
 from ctxkit.presets import names, preset
 from ctxkit.session import Message, Session, Text, ToolCall

@@ -10,7 +10,8 @@ from functools import lru_cache
 from textwrap import wrap
 from typing import TYPE_CHECKING, Any
 
-from ctxkit._internal.redaction import find_secret_spans, get_environment_secrets, mask_spans
+from ctxkit._internal.environment_secrets import get_environment_secrets
+from ctxkit._internal.redaction import find_secret_spans, mask_spans
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -186,10 +187,10 @@ def _bound(text: str, limit: int | None) -> str:
 
 
 def _mask_secrets(text: str) -> str:
-    return mask_secrets(text, get_environment_secrets())
+    return redact_text(text, get_environment_secrets())
 
 
-def mask_secrets(text: str, secrets: Sequence[str]) -> str:
+def redact_text(text: str, secrets: Sequence[str]) -> str:
     """Return what `redact` does; the result of a short text is cached.
 
     Args:

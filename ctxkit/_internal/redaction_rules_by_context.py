@@ -73,7 +73,7 @@ def _is_random_chunk(chunk: str) -> bool:
     return any(not r.isdigit() and not _looks_like_word(r) for r in runs)
 
 
-def has_mixed_character_kinds(value: str) -> bool:
+def has_alternating_character_kinds(value: str) -> bool:
     """Return whether the kind of character changes at every fourth one on average."""
     kinds = ["A" if c.isupper() else "a" if c.islower() else "0" for c in value if c.isalnum()]
     return 4 * sum(a != b for a, b in pairwise(kinds)) >= len(kinds)

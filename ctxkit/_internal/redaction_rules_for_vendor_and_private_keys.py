@@ -315,7 +315,7 @@ def _is_key(key: _VendorKeyPattern, hit: re.Match[str]) -> bool:
     """Return whether a match is a key; the rest after a prefix must not be a word."""
     exact = hit.groupdict().get("exact")
     if exact is not None:
-        return redaction_rules_by_context.has_mixed_character_kinds(exact)
+        return redaction_rules_by_context.has_alternating_character_kinds(exact)
     return not key.must_look_random or _is_random_body(key.hint, hit["body"])
 
 
@@ -571,7 +571,7 @@ def _is_random_base64(body: str) -> bool:
     return (
         body != body.lower()
         and body != body.upper()
-        and redaction_rules_by_context.has_mixed_character_kinds(body)
+        and redaction_rules_by_context.has_alternating_character_kinds(body)
     )
 
 

@@ -159,7 +159,9 @@ _KINDS_BY_TYPE = {
     "str": ValueKind("text", _instance_of(str)),
     "bool": ValueKind("True or False", _instance_of(bool)),
 }
-"""The kinds of a parameter in Python, by its annotation; `policies.base` has the aliases."""
+"""The kinds of a parameter in Python, by its annotation; `policies.policy_base_and_chains` has the
+aliases.
+"""
 
 
 def coerce_setting(value: Any, type_text: str, error_sentence: str) -> Any:

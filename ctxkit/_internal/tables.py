@@ -170,7 +170,7 @@ class Table:
         numbers = [head.number for head in heads]
         return "\n".join(
             "  ".join(
-                pad_to_width(text, width, is_right_aligned=number)
+                cut_and_pad_to_width(text, width, is_right_aligned=number)
                 for text, width, number in zip(row, widths, numbers, strict=True)
             ).rstrip()
             for row in rows
@@ -268,7 +268,7 @@ def display_width(text: str) -> int:
     return sum(0 if combining(c) else 2 if east_asian_width(c) in "WF" else 1 for c in text)
 
 
-def pad_to_width(text: str, columns: int, *, is_right_aligned: bool = False) -> str:
+def cut_and_pad_to_width(text: str, columns: int, *, is_right_aligned: bool = False) -> str:
     """Pad a text to a width, or shorten it with an ellipsis.
 
     Args:

@@ -16,17 +16,17 @@ from typing import TYPE_CHECKING, Any
 from msgspec.structs import replace
 
 from ctxkit._internal.formatting_and_sanitizing import sanitize_line
-from ctxkit.agent.acp_client import AcpReplyBuilder, parse_acp_usage, with_stored_call_id
+from ctxkit.agent.acp_reply_builder import AcpReplyBuilder, parse_acp_usage, with_stored_call_id
 from ctxkit.agent.agent import Agent, tool_result_payload
 from ctxkit.agent.live_context_and_transcript import INTERRUPTED_RESULT
 from ctxkit.agent.models.model import Delta
-from ctxkit.agent.turn_state_and_events import LimitReached, SpentInTurn, TurnState
+from ctxkit.agent.turn_limits_and_token_budgets import LimitReached, SpentInTurn
 from ctxkit.errors import BadArguments, ModelError
 from ctxkit.formats.log_discovery import iter_session_files
 from ctxkit.formats.reading import read_all
 from ctxkit.formats.untrusted_record_parsing import as_dict
 from ctxkit.session.messages import REPORTED_CONTEXT_KEY, Attachment, Edit, Message, ToolCall, Usage
-from ctxkit.tokens.message_sizes import measure_sizes
+from ctxkit.tokens.message_sizes_from_recorded_prompts import measure_sizes
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from ctxkit.agent.acp_client import AcpClient
     from ctxkit.agent.models.model import Emit, Request
     from ctxkit.agent.tools.tool import Tool
+    from ctxkit.agent.turn_state_and_events import TurnState
     from ctxkit.policies.protocols import Policy
     from ctxkit.session.session import Session
 

@@ -22,16 +22,18 @@ from ctxkit.agent.model_calls import ModelCaller
 from ctxkit.agent.models.model import accepts_images, images_unsupported_message
 from ctxkit.agent.tools.execution_and_results import Approve, OffloadResult, OutputLimits, run_tool
 from ctxkit.agent.tools.tool import Tool, tool
-from ctxkit.agent.turn_state_and_events import (
+from ctxkit.agent.turn_limits_and_token_budgets import (
     LimitReached,
     Limits,
+    SpentInTurn,
+    TurnTimeExceeded,
+)
+from ctxkit.agent.turn_state_and_events import (
     Listener,
     LiveEventEmitter,
     Outcome,
-    SpentInTurn,
     TurnEnd,
     TurnState,
-    TurnTimeExceeded,
     ignore_event,
 )
 from ctxkit.engine.sent_prompts import SentPrompts

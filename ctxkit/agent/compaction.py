@@ -16,7 +16,7 @@ from ctxkit.agent.model_summaries_and_backoff import (
     ModelSummariser,
     PromptWithCachedPrefix,
     SummaryBackoff,
-    ToolResultSummaryPolicy,
+    ToolResultsToSummariesPolicy,
     UnsuccessfulCompaction,
     find_llm_result_excerpts,
     find_results_to_summarise,
@@ -27,13 +27,13 @@ from ctxkit.agent.model_summaries_and_backoff import (
 )
 from ctxkit.agent.tools.execution_and_results import OutputLimits, run_in_thread
 from ctxkit.agent.tools.file_and_document_tools import describe_artifact_reading
-from ctxkit.agent.turn_state_and_events import TokenBudgetMonitor
+from ctxkit.agent.turn_limits_and_token_budgets import TokenBudgetMonitor
 from ctxkit.engine.sent_prompts import SentPrompts
 from ctxkit.errors import BadArguments, ModelError
-from ctxkit.policies.base import CompositePolicy, as_policy
 from ctxkit.policies.compaction_without_summary import KeepTurns
 from ctxkit.policies.guards import Smaller, collect_refusals
 from ctxkit.policies.offline_summarisers import ExtractiveSummariser, may_call_model
+from ctxkit.policies.policy_base_and_chains import CompositePolicy, as_policy
 from ctxkit.policies.result_excerpts_and_offload import with_advice
 from ctxkit.policies.summary_compaction import Summary, iter_summary_writers
 from ctxkit.policies.tool_evidence_summaries import make_failure_marker
@@ -50,9 +50,9 @@ if TYPE_CHECKING:
     )
     from ctxkit.agent.memory.session_memory import MemoryFlusher
     from ctxkit.agent.models.model import Model
-    from ctxkit.agent.turn_state_and_events import Limits, SpentInTurn
-    from ctxkit.policies.base import BasePolicy
+    from ctxkit.agent.turn_limits_and_token_budgets import Limits, SpentInTurn
     from ctxkit.policies.compaction_and_pruning_rules import Rules
+    from ctxkit.policies.policy_base_and_chains import BasePolicy
     from ctxkit.policies.protocols import Policy
     from ctxkit.session.messages import ToolSchema, Usage
     from ctxkit.session.session import Session
@@ -258,7 +258,7 @@ class Compactor:
                 await self.compact(
                     spent,
                     limits,
-                    ToolResultSummaryPolicy(said=summaries),
+                    ToolResultsToSummariesPolicy(said=summaries),
                     trigger=TOOL_SUMMARY_TRIGGER,
                 )
                 self._result_backoff.reset()

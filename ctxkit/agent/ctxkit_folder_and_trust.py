@@ -287,7 +287,7 @@ class Workspace:
 
     def _trust_mark(self, name: str, status: os.stat_result) -> bytes:
         folder = self._base.resolve() / self.sessions.relative_to(self._base)
-        return make_trust_mark(folder / f"{name}.jsonl", status.st_uid)
+        return make_session_trust_mark(folder / f"{name}.jsonl", status.st_uid)
 
 
 _KEY_BYTES = 32
@@ -302,7 +302,7 @@ _KEY_BYTES = 32
 # Comparisons take constant time. See docs/decisions/007.
 
 
-def make_trust_mark(path: Path, owner: int) -> bytes:
+def make_session_trust_mark(path: Path, owner: int) -> bytes:
     """Return the trust mark of a file, made from its real path and the id of its owner.
 
     Args:

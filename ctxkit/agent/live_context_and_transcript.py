@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import msgspec
 from msgspec.structs import replace
 
-from ctxkit._internal.redaction import REDACTION_MARK, get_environment_secrets, redact_json
+from ctxkit._internal.environment_secrets import get_environment_secrets
+from ctxkit._internal.redaction import REDACTION_MARK, redact_json
 from ctxkit.engine import (
     Compaction,
-    Run,
+    RulesRun,
     advance_run,
     compute_billing_offset,
     make_log_from_session,
@@ -19,12 +20,12 @@ from ctxkit.engine import (
 )
 from ctxkit.engine.sent_prompts import PruningRecorder, SentPrompts
 from ctxkit.errors import BadArguments, StoreError
-from ctxkit.policies.base import CompositePolicy, apply_policy
 from ctxkit.policies.compaction_and_pruning_rules import RecordedCompactionsPolicy
 from ctxkit.policies.compaction_without_summary import get_last_resort_stages
+from ctxkit.policies.policy_base_and_chains import CompositePolicy, apply_policy
 from ctxkit.policies.protocols import name_of
 from ctxkit.policies.result_excerpts_and_offload import ResultOffload, find_artifact_in_stub
-from ctxkit.policies.schedules.messages_before_pruning import UnprunedMessages
+from ctxkit.policies.schedules.messages_without_any_pruning import UnprunedMessages
 from ctxkit.policies.texts.message_content_and_truncation import format_call_hint, replace_text
 from ctxkit.session.messages import Edit, Message, Part, Text, Thinking, ToolCall, get_plain_text
 from ctxkit.tokens.live_prompt_sizes import (
@@ -38,9 +39,9 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from ctxkit.engine import BlockedCompaction
-    from ctxkit.policies.base import BasePolicy
     from ctxkit.policies.compaction_and_pruning_rules import Rules
     from ctxkit.policies.history.history import History
+    from ctxkit.policies.policy_base_and_chains import BasePolicy
     from ctxkit.policies.protocols import Policy
     from ctxkit.session.session import Session
 
@@ -50,7 +51,7 @@ _replace = msgspec.structs.replace
 
 # Live context
 #
-# A live session is a replay whose log grows: `LiveContext` owns the same `Run` that replays a
+# A live session is a replay whose log grows: `LiveContext` owns the same `RulesRun` that replays a
 # recorded session, appends each message to its log and opens the next call. So live and replayed
 # prompts are equal by construction.
 #
@@ -120,7 +121,7 @@ class LiveContext:
             session, rules, fixed=schema_tokens, tokens=_count_messages(session, counter)
         )
         self.log.fixed = schema_tokens
-        self.run = Run(self.log, rules, limit)
+        self.run = RulesRun(self.log, rules, limit)
         self._replay_record()
         self._prepared_view = self._sent_view = self.run.last_prompt()
         self.prompts = prompts or SentPrompts()
@@ -134,7 +135,7 @@ class LiveContext:
         # A run that only repeats the recorded edits, without triggers, pruning and guards.
         no_actions: dict[str, Any] = {"trigger": None, "pruning": None, "on_compacted": None}
         record_rules = self.rules.but(policy=RecordedCompactionsPolicy(), guards=(), **no_actions)
-        record_run = Run(self.log, record_rules, self.run.budget.limit)
+        record_run = RulesRun(self.log, record_rules, self.run.budget.limit)
         advance_run(record_run, record_rules, self.log.calls)
         # Edits after the last reply belong to the call that comes next; no call has applied them.
         was = history = record_run.history.at(self.log.calls)
@@ -320,7 +321,7 @@ class ArtifactOffloader:
         self._save_artifact, self._shorten_unsaved = save_artifact, shorten_unsaved
         self._saved_ids: set[str] = set()
 
-    def store_artifacts(self, run: Run, view: History) -> History:
+    def store_artifacts(self, run: RulesRun, view: History) -> History:
         """Store the artifacts that a prompt's stubs name; return the prompt without dead stubs.
 
         Args:
@@ -371,7 +372,7 @@ class ArtifactOffloader:
         return True
 
 
-def _find_offloaded(run: Run, artifact_ids: set[str]) -> dict[str, Message]:
+def _find_offloaded(run: RulesRun, artifact_ids: set[str]) -> dict[str, Message]:
     """Return the results that were offloaded at the last call, by artifact id."""
     results: dict[str, Message] = {}
 

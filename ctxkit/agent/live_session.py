@@ -14,10 +14,10 @@ from msgspec.structs import replace
 
 from ctxkit._internal.redaction import redact
 from ctxkit.agent.agent import COMPACT_TOOL, Agent
+from ctxkit.agent.artifact_store import ArtifactStore
 from ctxkit.agent.ctxkit_folder_and_trust import Workspace, check_session_name
 from ctxkit.agent.document_store import ContextStore
-from ctxkit.agent.files_beside_session_log import (
-    ArtifactStore,
+from ctxkit.agent.event_snapshot_and_report_files import (
     ChangeIntentEvidenceWriter,
     ContextReportStore,
     EventLog,
@@ -28,7 +28,7 @@ from ctxkit.agent.session_log import SessionLog, get_checkpoint
 from ctxkit.agent.signed_session_settings import (
     describe_settings_changes,
     describe_tool_changes,
-    make_session_settings,
+    make_unsealed_session_settings,
     read_session_settings,
     refuse_scripted_model_after_real,
     restore_limits,
@@ -40,18 +40,18 @@ from ctxkit.agent.system_prompt import (
     PromptSectionUpdater,
     parse_section_names,
 )
-from ctxkit.agent.tools.built_in_tools import FILE_TOOLS, make_tools
 from ctxkit.agent.tools.confined_root import RootFolder
 from ctxkit.agent.tools.file_and_document_tools import CombinedExtraFiles, describe_artifact_reading
+from ctxkit.agent.tools.python_shell_and_summary_tools import FILE_TOOLS, make_tools
+from ctxkit.agent.turn_limits_and_token_budgets import Limits
 from ctxkit.agent.turn_state_and_events import (
-    Limits,
     Listener,
     LiveEvent,
     ignore_event,
-    is_compaction,
+    is_successful_compaction,
 )
 from ctxkit.errors import BadArguments, CtxkitError, StoreError
-from ctxkit.formats.snapshots.log_writer import SnapshotWriter
+from ctxkit.formats.snapshots.token_log_writer import SnapshotWriter
 from ctxkit.policies.compaction_and_pruning_rules import get_warn_and_cutover_tokens
 from ctxkit.session.session import Session
 
@@ -69,7 +69,7 @@ if TYPE_CHECKING:
     from ctxkit.engine.run_segments_and_prompts import SentItem
     from ctxkit.engine.sent_prompts import SentPrompts
     from ctxkit.policies.compaction_and_pruning_rules import Rules
-    from ctxkit.policies.memory_entries_and_digests import MemoryEntry
+    from ctxkit.policies.memory_entries import MemoryEntry
     from ctxkit.policies.protocols import Policy
     from ctxkit.session.messages import Attachment, Edit, Message, ToolSchema
 
@@ -279,7 +279,7 @@ class LiveSession:
             details={k: n for k, n in get_warn_and_cutover_tokens(rules).items() if n},
         )
         return with_session_settings(
-            new_session, make_session_settings(self.settings, rules, limits)
+            new_session, make_unsealed_session_settings(self.settings, rules, limits)
         )
 
     def use_rules(self, rules: Rules, name: str) -> None:
@@ -460,7 +460,7 @@ class LiveSession:
             StoreError: they could not be stored.
         """
         self.agent.limits = limits
-        settings = make_session_settings(self.settings, self.agent.rules, limits)
+        settings = make_unsealed_session_settings(self.settings, self.agent.rules, limits)
         before = read_session_settings(self.session)
         if before is None or replace(before, seal="") != settings:
             self.agent.replace_session(
@@ -537,7 +537,7 @@ class LiveSession:
         refuse_scripted_model_after_real(stored, model, self.name)
         old_settings = read_session_settings(stored)
         limits = limits or restore_limits(old_settings)
-        settings = make_session_settings(self.settings, rules, limits)
+        settings = make_unsealed_session_settings(self.settings, rules, limits)
         updated = replace(
             with_session_settings(stored, settings), model=redact(model.name), tools=schemas
         )
@@ -566,7 +566,7 @@ class LiveSession:
         self._work_files.on_event(event.kind, lambda: self.session)
         if event.kind in ("turn_start", "model_call"):
             self._turn_log.note_call(event.kind)
-        elif event.kind == "compaction_end" and is_compaction(event.payload):
+        elif event.kind == "compaction_end" and is_successful_compaction(event.payload):
             self._turn_log.note_compaction(self.session)
             self._promoter.promote_removed()
         for listener in tuple(self._listeners):

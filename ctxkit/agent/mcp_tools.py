@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from ctxkit._internal.environment_secrets import get_environment_without_secrets
 from ctxkit._internal.formatting_and_sanitizing import sanitize_line
-from ctxkit._internal.redaction import get_environment_without_secrets, redact
+from ctxkit._internal.redaction import redact
 from ctxkit.agent.child_processes import ChildProcess
 from ctxkit.agent.event_loop_threads import EventLoopClientBase
 from ctxkit.agent.tools.execution_and_results import image_from_bytes

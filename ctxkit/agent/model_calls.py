@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from msgspec.structs import replace
 
-from ctxkit._internal.redaction import get_environment_secrets, redact, redact_json
+from ctxkit._internal.environment_secrets import get_environment_secrets
+from ctxkit._internal.redaction import redact, redact_json
 from ctxkit.agent.models.model import Model, Request
 from ctxkit.engine.prompt_checks_and_repairs import (
     PromptRepairer,
@@ -27,7 +28,7 @@ from ctxkit.session.overflow_errors import (
     parse_window,
 )
 from ctxkit.tokens.live_prompt_sizes import COUNTED_TOKENS_KEY
-from ctxkit.tokens.message_sizes import TOOLS_DIGEST_KEY
+from ctxkit.tokens.message_sizes_from_recorded_prompts import TOOLS_DIGEST_KEY
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -15,7 +15,7 @@ from ctxkit._internal.formatting_and_sanitizing import format_error_line, saniti
 from ctxkit._internal.redaction import redact
 from ctxkit.agent.models.model import Model, Request, ignore_delta
 from ctxkit.errors import ModelError
-from ctxkit.policies.base import Chain, DataclassPolicy
+from ctxkit.policies.policy_base_and_chains import Chain
 from ctxkit.policies.result_excerpts_and_offload import (
     ARCHIVED_KIND,
     ARCHIVED_STUB,
@@ -26,6 +26,7 @@ from ctxkit.policies.result_excerpts_and_offload import (
 )
 from ctxkit.policies.summary_compaction import SummaryTimeout
 from ctxkit.policies.texts import message_content_and_truncation, summary_prompts_and_audits
+from ctxkit.policies.validated_settings_and_scheduled_prunings import DataclassPolicy
 from ctxkit.session.messages import (
     COMPACTION_ATTEMPT_KIND,
     Edit,
@@ -42,9 +43,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from concurrent.futures import Future
 
-    from ctxkit.policies.base import BasePolicy
     from ctxkit.policies.history.history import History
     from ctxkit.policies.offline_summarisers import SummariserInput
+    from ctxkit.policies.policy_base_and_chains import BasePolicy
     from ctxkit.session.session import Session
     from ctxkit.tokens import ContextBudget
 
@@ -364,7 +365,7 @@ async def summarise_result(model: Model, result: Message) -> ToolResultSummary:
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class ToolResultSummaryPolicy(DataclassPolicy):
+class ToolResultsToSummariesPolicy(DataclassPolicy):
     """Replace tool results by stubs, and add a message with their summaries at the end."""
 
     said: Mapping[str, str] = field(default_factory=dict)

@@ -21,7 +21,11 @@ from ctxkit.formats.native import (
     encode_session_fields_line,
     encode_session_lines,
 )
-from ctxkit.formats.pi_messages import EntryIdsAndParents, encode_header, encode_line
+from ctxkit.formats.pi_message_parsing_and_encoding import (
+    WrittenEntryIdsAndParents,
+    encode_header,
+    encode_line,
+)
 from ctxkit.formats.reading import read
 from ctxkit.session.messages import Edit
 
@@ -113,7 +117,7 @@ class SessionLog:
                 that was opened, and the session with these entries is in a file beside it.
         """
         grown = self.session.append(*entries)
-        tree, first = EntryIdsAndParents(grown), len(self.session.log)
+        tree, first = WrittenEntryIdsAndParents(grown), len(self.session.log)
         new = range(first, len(grown.log))
         self._write(
             b"".join(x for i in new for x in encode_entry_lines(tree, i, grown.log[i])), grown

@@ -15,9 +15,10 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from msgspec.structs import replace
 
-from ctxkit._internal.redaction import get_environment_secrets, redact_json
+from ctxkit._internal.environment_secrets import get_environment_secrets
+from ctxkit._internal.redaction import redact_json
 from ctxkit.agent.ctxkit_folder_and_trust import make_seal, verify_seal
-from ctxkit.agent.turn_state_and_events import Limits
+from ctxkit.agent.turn_limits_and_token_budgets import Limits
 from ctxkit.errors import BadArguments, StoreError
 from ctxkit.session.messages import Message
 
@@ -61,7 +62,7 @@ class SignedSessionSettings(msgspec.Struct, frozen=True, kw_only=True):
         )
 
 
-def make_session_settings(
+def make_unsealed_session_settings(
     words: Mapping[str, Any], rules: Rules, limits: Limits
 ) -> SignedSessionSettings:
     """Return the settings of a session, redacted and not sealed.
@@ -128,7 +129,7 @@ def with_session_settings(session: Session, settings: SignedSessionSettings) -> 
 
     Args:
         session: its details are replaced, nothing else.
-        settings: as `make_session_settings` makes them.
+        settings: as `make_unsealed_session_settings` makes them.
 
     Returns:
         The session; the seal is bound to its id and to this user's key.

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from ctxkit._internal.distribution_version_and_conflicts import warn_of_module_conflict
 from ctxkit._internal.formatting_and_sanitizing import sanitize_text
-from ctxkit._internal.lazy_exports_and_hooks import make_dunder_dir
+from ctxkit._internal.lazy_exports_and_late_bound_calls import make_dunder_dir
 from ctxkit.errors import CtxkitError
 
 if TYPE_CHECKING:

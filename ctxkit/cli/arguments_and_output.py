@@ -201,7 +201,7 @@ def find_indexed_session(
     if len(matches) == 1:
         return matches[0]
     if not matches and word == LAST_WORD:
-        raise BadArguments(describe_unreadable_files(len(files)) if files else NO_SESSION)
+        raise BadArguments(describe_files_without_sessions(len(files)) if files else NO_SESSION)
     if not matches:
         ids = [s.id for log in index.list_files() for s in log.sessions or ()]
         raise BadArguments(
@@ -220,7 +220,7 @@ def find_indexed_session(
     )
 
 
-def describe_unreadable_files(count: int) -> str:
+def describe_files_without_sessions(count: int) -> str:
     """Say that known tools have files here, but that none of them is a session."""
     return (
         f"Known tools have {pluralize(count, 'file')} on this machine, but none is a session that a"
@@ -455,10 +455,10 @@ class CommandOutput:
         body = render_table(
             [h.title for h in heads], cells, numbers=numbers
         ) + render_sentence_list(notes)
-        write_output_file(path, render_page(title, "", [PageSection("", body)], plotly=False))
+        write_and_announce_file(path, render_page(title, "", [PageSection("", body)], plotly=False))
 
 
-def write_output_file(path: Path, text: str) -> None:
+def write_and_announce_file(path: Path, text: str) -> None:
     """Write a file that the user named, and say so."""
     from ctxkit._internal.safe_files import write_file_atomically
 
@@ -642,7 +642,7 @@ def _to_plain(value: Any) -> Any:
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
-def print_answer(out: CommandOutput, title: str, answer: Any, **options: bool) -> None:
+def print_text_or_write_html(out: CommandOutput, title: str, answer: Any, **options: bool) -> None:
     """Print what has `to_text` and HTML, or write it as a page.
 
     Args:
@@ -658,7 +658,7 @@ def print_answer(out: CommandOutput, title: str, answer: Any, **options: bool) -
 
     html = answer.to_html() if hasattr(answer, "to_html") else answer._repr_html_()
     section = PageSection("", html)
-    write_output_file(out.html, render_page(title, "", [section], plotly=False))
+    write_and_announce_file(out.html, render_page(title, "", [section], plotly=False))
 
 
 def write_and_announce_forecast(archive: str, rules: str, source: str) -> None:

@@ -15,8 +15,8 @@ from ctxkit.cli.arguments_and_output import (
     TableColumn,
     convert_frame_to_records,
     get_screen_width,
-    print_answer,
     print_json,
+    print_text_or_write_html,
     print_to_stderr,
     print_wrapped_lines,
     resolve_session,
@@ -42,7 +42,7 @@ def compare_(
 
     Without SESSION: for the newest one.
     """
-    from ctxkit.experiments.session_comparison_and_verdicts import compare
+    from ctxkit.experiments.rules_comparison_on_one_session import compare
 
     table = compare(
         resolve_session(session),
@@ -132,7 +132,7 @@ def advise_(
     if out.json:
         print_json(convert_frame_to_records(advice))
     else:
-        print_answer(out, "Advice", advice.display)
+        print_text_or_write_html(out, "Advice", advice.display)
 
 
 GATE_COLUMNS = (

@@ -13,8 +13,8 @@ from ctxkit.cli.arguments_and_output import (
     CommandOutput,
     TableColumn,
     convert_frame_to_records,
-    print_answer,
     print_json,
+    print_text_or_write_html,
     print_to_stderr,
     resolve_session,
     session_argument,
@@ -81,4 +81,4 @@ def forecasts_(out: CommandOutput, *, folder: str, rules: str | None) -> None:
     if out.json:
         print_json({"answer": report.answer, "forecasts": report.rows()})
     else:
-        print_answer(out, "Forecasts", report)
+        print_text_or_write_html(out, "Forecasts", report)

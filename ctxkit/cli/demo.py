@@ -22,8 +22,8 @@ def demo_(context: click.Context, folder: Path) -> None:
     """Answer four questions about a bundled session; write its report and notebook to FOLDER."""
     from ctxkit.formats.reading import read
     from ctxkit.formats.samples import path
-    from ctxkit.metrics.cost.spend_breakdown import spend
-    from ctxkit.metrics.optimal_trigger import when_to_compact
+    from ctxkit.metrics.cost.spend_by_turn_tool_file import spend
+    from ctxkit.metrics.optimal_trigger_floor_and_wait import when_to_compact
     from ctxkit.widgets.reports import export
 
     file = str(path(DEMO_SAMPLE))

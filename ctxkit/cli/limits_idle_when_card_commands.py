@@ -11,8 +11,8 @@ from ctxkit.cli import arguments_and_output
 from ctxkit.cli.arguments_and_output import (
     LAST_WORD,
     CommandOutput,
-    print_answer,
     print_json,
+    print_text_or_write_html,
     print_to_stderr,
     print_wrapped_lines,
     resolve_session,
@@ -70,7 +70,7 @@ def when_(
     if out.json:
         print_json({"answer": timing.answer, "setting": timing.setting, **timing.to_dict()})
     else:
-        print_answer(out, "When to compact", timing, why=why)
+        print_text_or_write_html(out, "When to compact", timing, why=why)
 
 
 @click.command()
@@ -91,7 +91,7 @@ def idle_(out: CommandOutput, *, sessions: tuple[str, ...], why: bool) -> None:
         ]
         print_json({"answer": ledger.answer, "usd": ledger.choices_usd, "pauses": pauses})
     else:
-        print_answer(out, "Pauses", ledger, why=why)
+        print_text_or_write_html(out, "Pauses", ledger, why=why)
 
 
 @click.command()
@@ -109,7 +109,7 @@ def limits_(out: CommandOutput, *, sessions: tuple[str, ...]) -> None:
     if out.json:
         print_json({"answer": report.answer, **report.to_dict()})
     else:
-        print_answer(out, "Limits", report)
+        print_text_or_write_html(out, "Limits", report)
 
 
 @click.command()
@@ -143,7 +143,7 @@ def print_newest_session_advice() -> None:
 
 
 def _answer_when(session: Session) -> list[str]:
-    from ctxkit.metrics.optimal_trigger import when_to_compact
+    from ctxkit.metrics.optimal_trigger_floor_and_wait import when_to_compact
 
     try:
         timing = when_to_compact(session)
@@ -153,6 +153,6 @@ def _answer_when(session: Session) -> list[str]:
 
 
 def _answer_spend(session: Session) -> str:
-    from ctxkit.metrics.cost.spend_breakdown import spend
+    from ctxkit.metrics.cost.spend_by_turn_tool_file import spend
 
     return spend(session).answer

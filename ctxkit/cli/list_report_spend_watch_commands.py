@@ -298,16 +298,16 @@ def spend_(
     the log's own, else usage times the table of prices; calls of models
     without a price are counted and add nothing to it: the last column says how many.
     """
-    from ctxkit.cli.arguments_and_output import print_answer
+    from ctxkit.cli.arguments_and_output import print_text_or_write_html
     from ctxkit.cli.session_index import SessionIndex
-    from ctxkit.metrics.cost.spend_breakdown import spend
+    from ctxkit.metrics.cost.spend_by_turn_tool_file import spend
 
     index = SessionIndex()
     logs = _find_spend_logs(index, place, since, project, tool)
     index.save()
     sessions = [(log.path, s) for log in logs for s in log.sessions or ()]
     if place is not None and by is None and len(sessions) == 1 and not out.json:
-        print_answer(out, "What it cost", spend(open_session(*sessions[0])))
+        print_text_or_write_html(out, "What it cost", spend(open_session(*sessions[0])))
         return
     by = by or "day"
     rows = sum_spend_by_group(logs, by, since)

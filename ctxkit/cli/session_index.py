@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import msgspec
 
 import ctxkit
-from ctxkit._internal.file_cache import FileCache, FileStamp
+from ctxkit._internal.disk_cache_by_file import FileCache, FileStamp
 from ctxkit._internal.formatting_and_sanitizing import sanitize_line
 from ctxkit._internal.gc_pause import pause_gc
 from ctxkit.errors import CtxkitError

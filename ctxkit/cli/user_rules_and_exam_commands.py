@@ -16,8 +16,8 @@ from ctxkit.cli.arguments_and_output import (
     CommandOutput,
     TableColumn,
     convert_frame_to_records,
-    print_answer,
     print_json,
+    print_text_or_write_html,
     print_to_stderr,
     print_wrapped_lines,
     resolve_session,
@@ -42,8 +42,9 @@ _LEGEND = (
     " wrote or ran something that the rule names; read it before you judge (--json has it whole)."
 )
 _CARRY_ON = (
-    "To carry rules over compactions: ck.policies.modifiers.keep_rules(rules), or '| keep_rules'"
-    " after a policy; in the tool itself, its file of instructions (CLAUDE.md, AGENTS.md)."
+    "To carry rules over compactions: ck.policies.rules_modifiers.keep_rules(rules), or "
+    "'| keep_rules' after a policy; in the tool itself, its file of instructions (CLAUDE.md, "
+    "AGENTS.md)."
 )
 
 
@@ -53,7 +54,7 @@ _CARRY_ON = (
     "--rules", "-r", type=RULES_WORD, help="Show the session as compacted by a preset or a chain."
 )
 @arguments_and_output.add_json_and_html_options
-def rules_(out: CommandOutput, *, session: str, rules: str | None) -> None:
+def user_rules_(out: CommandOutput, *, session: str, rules: str | None) -> None:
     """List what the user demanded in SESSION, and until which compaction it stood.
 
     A rule is a sentence that binds, forbids or chooses: "never touch prod", "answer in German".
@@ -150,4 +151,4 @@ def exam_(
     if out.json:
         print_json(convert_frame_to_records(report.frame()))
     else:
-        print_answer(out, "Exam", report, why=why)
+        print_text_or_write_html(out, "Exam", report, why=why)

@@ -7,7 +7,7 @@ from .exercises import load_exercises as load_exercises
 from .exercises import numbers as numbers
 from .exercises import report as report
 from .exercises import tasks as tasks
-from .generator.billing_sample_session import make_session as make_session
+from .generator.billing_service_coding_session import make_session as make_session
 from .lessons.lesson_04_live_session import ports_in_sight as ports_in_sight
 from .sample_replays_and_scores import facts_kept as facts_kept
 from .sample_replays_and_scores import items_of as items_of

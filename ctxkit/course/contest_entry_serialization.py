@@ -21,9 +21,9 @@ import msgspec
 from ctxkit._internal.safe_files import SafeFolder
 from ctxkit.errors import BadArguments, CtxkitError, short_repr
 from ctxkit.policies import guards, triggers
-from ctxkit.policies.base import BasePolicy, Chain
 from ctxkit.policies.compaction_and_pruning_rules import Rules
 from ctxkit.policies.guards import BaseGuard
+from ctxkit.policies.policy_base_and_chains import BasePolicy, Chain
 from ctxkit.policies.registry import MEMBERS
 from ctxkit.policies.triggers import BaseTrigger
 from ctxkit.presets.registry_and_setting_checks import PRESETS, preset, resolve_rules

@@ -15,7 +15,7 @@ import msgspec
 
 from ctxkit._internal import formatting_and_sanitizing
 from ctxkit._internal.formatting_and_sanitizing import escape_html, format_percent, sanitize_line
-from ctxkit._internal.lazy_exports_and_hooks import make_dunder_dir
+from ctxkit._internal.lazy_exports_and_late_bound_calls import make_dunder_dir
 from ctxkit._internal.progress_bar import make_progress_bar
 from ctxkit._internal.safe_files import SafeFolder
 from ctxkit._internal.tables import Cell, Column, Table
@@ -30,7 +30,7 @@ from ctxkit.course.contest_entry_serialization import (
     read_entries,
     store_entry,
 )
-from ctxkit.course.generator.billing_sample_session import make_session
+from ctxkit.course.generator.billing_service_coding_session import make_session
 from ctxkit.course.sample_replays_and_scores import (
     facts_kept,
     load_sample,

@@ -18,10 +18,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ctxkit._internal.formatting_and_sanitizing import NO_MATHJAX, escape_html, sanitize_line
-from ctxkit._internal.lazy_exports_and_hooks import make_dunder_dir
+from ctxkit._internal.lazy_exports_and_late_bound_calls import make_dunder_dir
 from ctxkit._internal.safe_files import SafeFolder
 from ctxkit._internal.tables import TEXT_COLOR_CSS
-from ctxkit.course.students import current_student, digest_answer, draw_numbers
+from ctxkit.course.students import digest_answer, draw_numbers, get_student_and_ambiguity_note
 from ctxkit.errors import BadArguments, CtxkitError, did_you_mean, short_repr
 from ctxkit.widgets.progress_notice import show_waiting
 
@@ -139,7 +139,7 @@ def numbers(key: str) -> dict[str, Any]:
         >>> sorted(ck.course.numbers("05-b"))
         ['behind', 'taken']
     """
-    return draw_numbers(key, _find_exercise(key).numbers, current_student()[0])
+    return draw_numbers(key, _find_exercise(key).numbers, get_student_and_ambiguity_note()[0])
 
 
 def tasks() -> dict[str, str]:
@@ -223,7 +223,7 @@ def report(to: str | Path | None = None) -> pd.DataFrame:
     """
     import pandas as pd
 
-    student, _ = current_student()
+    student, _ = get_student_and_ambiguity_note()
     rows = []
     for key, exercise in sorted(load_exercises().items()):
         tries = student.tries(key)
@@ -248,7 +248,7 @@ def _register(make: Callable[[Callable[..., str]], Exercise]) -> Callable[..., A
 
 def _mark(chosen: Exercise, answer: Any, subjects: tuple[Any, ...]) -> AnswerMark:
     """Return the mark of an answer, and keep the try."""
-    student, who = current_student()
+    student, who = get_student_and_ambiguity_note()
     if answer is ... or answer is None:
         asks = f"{_read_out(chosen)} (Put your answer in place of the three dots.)"
         return AnswerMark(chosen.key, None, f"{asks} {who}".strip())
@@ -307,7 +307,7 @@ def _find_exercise(key: str) -> Exercise:
 
 
 def _read_out(chosen: Exercise) -> str:
-    drawn = draw_numbers(chosen.key, chosen.numbers, current_student()[0])
+    drawn = draw_numbers(chosen.key, chosen.numbers, get_student_and_ambiguity_note()[0])
     return chosen.question.format(**drawn) if drawn else chosen.question
 
 

@@ -22,7 +22,7 @@ from ctxkit.errors import BadArguments
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["ExerciseAttempt", "Student", "begin", "current_student", "draw_numbers"]
+__all__ = ["ExerciseAttempt", "Student", "begin", "draw_numbers", "get_student_and_ambiguity_note"]
 
 _FOLDER = Path(".ctxkit") / "course"
 _MOST_BYTES = 1_000_000
@@ -143,7 +143,7 @@ def begin(name: str) -> str:
     return f"{line}: tries are kept in {path.relative_to(get_notebook_folder())}."
 
 
-def current_student() -> tuple[Student, str]:
+def get_student_and_ambiguity_note() -> tuple[Student, str]:
     """Return who answers in this kernel, and a sentence where that is not clear.
 
     One who has not begun here is the one student of the folder; of several nobody is taken.

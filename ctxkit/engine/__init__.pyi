@@ -1,5 +1,5 @@
 # The public names: type checkers and editors read this stub, `lazy_exports` at run time.
-from .context_rules_run import Run as Run
+from .context_rules_run import RulesRun as RulesRun
 from .context_rules_run import advance_run as advance_run
 from .context_rules_run import run_rules as run_rules
 from .replay import find_context_window as find_context_window

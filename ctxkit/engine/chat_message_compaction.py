@@ -13,17 +13,17 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
-from ctxkit.engine import Run, advance_run, interleave_edits
+from ctxkit.engine import RulesRun, advance_run, interleave_edits
 from ctxkit.engine.prompt_checks_and_repairs import ChatPromptRepairer, has_api_written_summaries
 from ctxkit.engine.sent_prompts import PruningRecorder, SentPrompts
 from ctxkit.errors import BadArguments, short_repr
-from ctxkit.formats.chat_api_parsers import parse_usage
+from ctxkit.formats.chat_message_and_usage_parsers import parse_usage
 from ctxkit.formats.conversations_from_requests import ChatConversation
 from ctxkit.formats.openai import encode_chat_message
-from ctxkit.policies.base import apply_policy
 from ctxkit.policies.history.history import History
 from ctxkit.policies.history.message_log import MessageLog
 from ctxkit.policies.offline_summarisers import may_call_model
+from ctxkit.policies.policy_base_and_chains import apply_policy
 from ctxkit.policies.summary_compaction import iter_summary_writers
 from ctxkit.policies.unpruned_prompt_forecast import UnprunedForecast
 from ctxkit.presets.registry_and_setting_checks import resolve_rules
@@ -180,7 +180,7 @@ class Context:
         )
         self.name = name
         self._conversation = _Conversation(self.rules)
-        self.run = Run(self._conversation.log, self.rules, limit)
+        self.run = RulesRun(self._conversation.log, self.rules, limit)
         self._prompts = SentPrompts()
         self._prompts.begin(self.run)
         self._pruning_recorder = PruningRecorder(PromptPruningState())

@@ -12,7 +12,7 @@ from msgspec import structs
 from ctxkit.engine.prompt_sizes_and_prefixes import (
     PromptSizeSpan,
     PromptSizeSpans,
-    measure_shared_prefix,
+    measure_shared_prefix_tokens,
 )
 from ctxkit.engine.pruned_prompt_forecast import PrunedPromptForecast, make_whole_log_forecast
 from ctxkit.engine.run_segments_and_prompts import (
@@ -23,15 +23,15 @@ from ctxkit.engine.run_segments_and_prompts import (
     RunSegment,
     SentItem,
     build_sent_items,
-    find_left_out_rows,
+    find_rows_left_out_by_pruning,
     iter_prompt_changes,
     iter_segments,
 )
 from ctxkit.errors import ModelError
-from ctxkit.policies.base import BasePolicy, coerce_to_history
 from ctxkit.policies.guards import Smaller, collect_refusals, get_blocking_reason, get_guard_label
 from ctxkit.policies.history.history import History
 from ctxkit.policies.history.message_log import ColdCacheCalls, MessageLog
+from ctxkit.policies.policy_base_and_chains import BasePolicy, coerce_to_history
 from ctxkit.policies.protocols import is_only_call_overridden, name_of
 from ctxkit.policies.triggers import Never
 from ctxkit.policies.unpruned_prompt_forecast import UnprunedForecast
@@ -68,7 +68,7 @@ _RECENT_COMPACTIONS = 8
 """Compactions whose earlier prompts are compared, where one edit has several steps."""
 
 
-class Run:
+class RulesRun:
     """A log, the history in force, the compactions so far, and the billed prompts.
 
     `total`, `fresh` and `peak` are over the prompts sent, in tokens: all of them, those that are no
@@ -169,7 +169,7 @@ class Run:
 
     def left_out(self, call: int | None) -> dict[int, str]:
         """Return the rows that a pruning left out of a call's prompt, with its name."""
-        return find_left_out_rows(self, call)
+        return find_rows_left_out_by_pruning(self, call)
 
     def prompt_changes(self, start: int = 0, stop: int | None = None) -> Iterator[PromptChange]:
         """Yield the changes of the prompt at each call, as `iter_prompt_changes` does.
@@ -399,9 +399,9 @@ class Run:
         recent = [c for c in self.compactions[-_RECENT_COMPACTIONS:] if self.begin < c.call < call]
         alive = [c.was.at(c.call - 1) for c in recent if self.clock.alive(c.call - 1, call)]
         last = (self._sent_before_edit or self.history).at(call - 1)
-        return measure_shared_prefix(view, (last, *alive))
+        return measure_shared_prefix_tokens(view, (last, *alive))
 
-    def resume(self, past: Run) -> None:
+    def resume(self, past: RulesRun) -> None:
         """Continue where another run of the log ended, with its bill, compactions and warnings."""
         self.history, self.begin = past.history.at(past.call), past.call
         self.compactions, self.billed = list(past.compactions), past.billed.copy()
@@ -426,7 +426,7 @@ class Run:
         return compaction
 
 
-def run_rules(log: MessageLog, rules: Rules, limit: int | None = None) -> Run:
+def run_rules(log: MessageLog, rules: Rules, limit: int | None = None) -> RulesRun:
     """Run rules over a whole log; `limit` is the window, in tokens, where the rules have none.
 
     Args:
@@ -446,7 +446,7 @@ def run_rules(log: MessageLog, rules: Rules, limit: int | None = None) -> Run:
         >>> len(run.compactions) > 0, len(run.prompts) == log.calls
         (True, True)
     """
-    run = advance_run(Run(log, rules, limit), rules, log.calls)
+    run = advance_run(RulesRun(log, rules, limit), rules, log.calls)
     run.over = True
     return run
 
@@ -459,14 +459,14 @@ def find_first_compaction_call(log: MessageLog, rules: Rules, limit: int | None 
         rules: the rules of context management; without a compaction policy there is no such call.
         limit: tokens that a prompt may have; None: the limit of the rules.
     """
-    run = Run(log, rules, limit)
+    run = RulesRun(log, rules, limit)
     run.clock.sync()
     if rules.policy is None:
         return log.calls
     return _build_due_search(run, rules)(run.forecast_from(0), 0, log.calls)
 
 
-def advance_run(run: Run, rules: Rules, stop: int) -> Run:
+def advance_run(run: RulesRun, rules: Rules, stop: int) -> RulesRun:
     """Advance a run up to the call `stop` (exclusive): bill up to a compaction, do it, continue.
 
     Args:
@@ -516,7 +516,7 @@ def advance_run(run: Run, rules: Rules, stop: int) -> Run:
     return run
 
 
-def _build_due_search(run: Run, rules: Rules) -> First:
+def _build_due_search(run: RulesRun, rules: Rules) -> First:
     """Return the function that finds the call at which a compaction is due and not suppressed."""
     policy, trigger, guards = rules.policy, rules.trigger, rules.guards
     if policy is None or trigger is None or not rules.auto:
@@ -528,7 +528,7 @@ def _build_due_search(run: Run, rules: Rules) -> First:
 
 
 def _first_unguarded(  # noqa: PLR0917  a `First` behind what it is bound to
-    run: Run,
+    run: RulesRun,
     guards: tuple[Guard, ...],
     first: First,
     forecast: UnprunedForecast,
@@ -569,7 +569,7 @@ def _first_effective(
     return call
 
 
-def _compact(run: Run, policy: BasePolicy, guards: tuple[Guard, ...], was: History) -> History:
+def _compact(run: RulesRun, policy: BasePolicy, guards: tuple[Guard, ...], was: History) -> History:
     """Run the policy; a failure or a refused result is recorded, and the history stays."""
     try:
         with collect_refusals() as refusals:

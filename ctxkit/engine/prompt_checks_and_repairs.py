@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from ctxkit.engine.run_segments_and_prompts import build_sent_items, list_sent_messages
 from ctxkit.formats.chat_completions_conversion import MISSING_RESULT
 from ctxkit.session.messages import Edit, Message, Text, Thinking
-from ctxkit.tokens.provider_rules import ProviderRule, describe_rules, find_rules
+from ctxkit.tokens.provider_rules import DatedProviderRule, describe_cache_rules, find_rules
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -103,7 +103,7 @@ def describe_provider_rules(model: str | None) -> str:
     """Return a sentence on the rules by which a prompt for a model is checked."""
     rules = find_rules("refuses", model)
     if not rules:
-        return describe_rules(model)
+        return describe_cache_rules(model)
     return f"Held against {', '.join(r.value for r in rules)} ({rules[-1].source})."
 
 
@@ -121,7 +121,7 @@ class PromptRepairer:
     """
 
     def __init__(self, model: str | None, *, keeps_thinking: bool = False) -> None:
-        rules: list[ProviderRule] = find_rules("refuses", model)
+        rules: list[DatedProviderRule] = find_rules("refuses", model)
         self._refused = {r.value for r in rules} or _UNKNOWN_MODEL_RULES
         self._keeps_thinking = keeps_thinking
         self._last: tuple[Any, ...] = ()

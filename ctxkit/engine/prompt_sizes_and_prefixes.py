@@ -326,7 +326,7 @@ def hash_contents(history: History) -> Numbers:
     return np.concatenate((head.column(history.log, "contents"), tail)) if head.size else tail
 
 
-def measure_shared_prefix(view: History, others: Iterable[History]) -> int:
+def measure_shared_prefix_tokens(view: History, others: Iterable[History]) -> int:
     """Return the tokens of the longest prefix that a view shares with one of some other views.
 
     The fixed part of the prompt counts.

@@ -14,9 +14,9 @@ from ctxkit.engine.prompt_sizes_and_prefixes import (
     measure_common_prefix,
 )
 from ctxkit.engine.run_segments_and_prompts import PrunedHistory
-from ctxkit.policies.base import flatten_chain
 from ctxkit.policies.compaction_and_pruning_rules import unwrap_function
 from ctxkit.policies.history.history import History
+from ctxkit.policies.policy_base_and_chains import flatten_chain
 from ctxkit.policies.schedules.pruned_message_states import SUM_TOKENS
 from ctxkit.policies.unpruned_prompt_forecast import UnprunedForecast
 
@@ -25,9 +25,9 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from ctxkit.policies.base import BasePolicy
     from ctxkit.policies.history.message_log import ColdCacheCalls, MessageLog
-    from ctxkit.policies.schedules.messages_before_pruning import UnprunedMessages
+    from ctxkit.policies.policy_base_and_chains import BasePolicy
+    from ctxkit.policies.schedules.messages_without_any_pruning import UnprunedMessages
     from ctxkit.policies.schedules.pruned_message_states import Layer
     from ctxkit.policies.unpruned_prompt_forecast import BilledSizes
     from ctxkit.tokens.token_counters import ContextBudget

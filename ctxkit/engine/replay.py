@@ -11,7 +11,13 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import numpy as np
 
-from ctxkit.engine import Run, interleave_edits, make_log_from_session, run_rules, with_message_ids
+from ctxkit.engine import (
+    RulesRun,
+    interleave_edits,
+    make_log_from_session,
+    run_rules,
+    with_message_ids,
+)
 from ctxkit.engine.context_rules_run import find_first_compaction_call
 from ctxkit.engine.prompt_checks_and_repairs import count_refused_calls
 from ctxkit.engine.sent_prompts import SentPrompts
@@ -31,7 +37,7 @@ from ctxkit.presets.systems.swe_agent_mask import swe_agent_mask
 from ctxkit.session.compactions_and_prunings import PRUNED_KEY
 from ctxkit.session.messages import REPORTED_CONTEXT_KEY, Edit, Message, Usage
 from ctxkit.tokens.live_prompt_sizes import estimate_schema_tokens, get_billed_prompt
-from ctxkit.tokens.message_sizes import has_mask_processor, measure_sizes
+from ctxkit.tokens.message_sizes_from_recorded_prompts import has_mask_processor, measure_sizes
 from ctxkit.tokens.token_counters import default_counter, get_counter
 
 if TYPE_CHECKING:
@@ -45,7 +51,7 @@ if TYPE_CHECKING:
     from ctxkit.policies.history.message_log import MessageLog
     from ctxkit.presets.registry_and_setting_checks import RulesLike
     from ctxkit.session.session import Session
-    from ctxkit.tokens.message_sizes import MessageSizes
+    from ctxkit.tokens.message_sizes_from_recorded_prompts import MessageSizes
     from ctxkit.tokens.token_counters import TokenCounter
 
 _replace = msgspec.structs.replace
@@ -106,7 +112,7 @@ def run_replay(
     tokens: Sequence[int] | None = None,
     fixed: int | Sequence[int] | None = None,
     last_usage: bool = False,
-) -> Run:
+) -> RulesRun:
     """Run a session's log under rules; return the run behind a replay.
 
     Args:
@@ -144,10 +150,12 @@ def run_replay(
             anchored=sizes,
         )
 
-    return run_rules(build_replay_log(session, sizes, rules, limit, build_log), rules, limit)
+    return run_rules(
+        build_log_keeping_recorded_sizes(session, sizes, rules, limit, build_log), rules, limit
+    )
 
 
-def build_replay_log(
+def build_log_keeping_recorded_sizes(
     session: Session,
     sizes: MessageSizes | None,
     rules: Rules,
@@ -204,7 +212,7 @@ def find_context_window(session: Session) -> int | None:
 
 
 def make_session_from_run(
-    session: Session, run: Run, children: tuple[Session, ...] = ()
+    session: Session, run: RulesRun, children: tuple[Session, ...] = ()
 ) -> Session:
     """Return the replay of a session: its messages with the edits and prompt sizes of a run.
 
@@ -267,7 +275,7 @@ def get_sent_prompt(session: Session, call: int | None) -> tuple[SentItem, ...]:
     return tuple((session.prompt_source or run_recorded_compactions(session)).sent(index))
 
 
-def run_recorded_compactions(session: Session) -> Run:
+def run_recorded_compactions(session: Session) -> RulesRun:
     """Return the run of a record under its own compactions, and the mask of its processor.
 
     It is made once. Its prompts are counted as those of a replay are.
@@ -278,7 +286,7 @@ def run_recorded_compactions(session: Session) -> Run:
     Returns:
         The run, cached with the session.
     """
-    run: Run | None = session.__dict__.get("run of the record")
+    run: RulesRun | None = session.__dict__.get("run of the record")
     if run is None:
         rules = recorded_rules()
         if has_mask_processor(session):
@@ -299,7 +307,7 @@ def find_prompt_source(session: Session) -> Any:
     return session.prompt_source
 
 
-def find_recorded_prompts(session: Session) -> SessionPrompts:
+def rebuild_sent_prompts(session: Session) -> SessionPrompts:
     """Return the prompts that a session's calls were sent, from the prunings that its log records.
 
     Sizes are counts, as in the session while it ran, by the counter that it used.
@@ -320,7 +328,7 @@ def _find_recorded_counter(session: Session) -> TokenCounter:
     return default_counter()
 
 
-def summarize_run(run: Run) -> dict[str, Any]:
+def summarize_run(run: RulesRun) -> dict[str, Any]:
     """Return the outcome of a run apart from its edits, as plain values for `details`."""
     rules: Rules = run.rules
     return {
@@ -343,7 +351,7 @@ def summarize_run(run: Run) -> dict[str, Any]:
     }
 
 
-def describe_run_oddities(run: Run) -> str | None:
+def describe_run_oddities(run: RulesRun) -> str | None:
     """Return notes on a run's rules: settings without effect, a window that is full.
 
     Args:
@@ -357,7 +365,7 @@ def describe_run_oddities(run: Run) -> str | None:
     return " ".join(sentences) or None
 
 
-def describe_crowded_window(run: Run) -> str | None:
+def describe_crowded_window(run: RulesRun) -> str | None:
     """Return a note where the fixed part of the prompt alone fills the rules' window, else None."""
     fixed, budget = run.log.fixed, run.budget
     if fixed < budget.prompt_limit:
@@ -369,7 +377,7 @@ def describe_crowded_window(run: Run) -> str | None:
     )
 
 
-def compute_shared_tokens(run: Run) -> NDArray[Any]:
+def compute_shared_tokens(run: RulesRun) -> NDArray[Any]:
     """Return for each call the tokens shared with the prompt before, even where not cached.
 
     Args:
@@ -389,7 +397,7 @@ def compute_shared_tokens(run: Run) -> NDArray[Any]:
     return shared
 
 
-def count_hidden_messages_and_results(run: Run) -> tuple[int, int]:
+def count_hidden_messages_and_results(run: RulesRun) -> tuple[int, int]:
     """Return how many messages the next call would not see unchanged, and how many of these are
     tool results.
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
-from ctxkit.engine.context_rules_run import Run
+from ctxkit.engine.context_rules_run import RulesRun
 from ctxkit.policies.history.message_log import MessageLog
 from ctxkit.session.messages import Edit
 from ctxkit.session.session import apply_edit
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from ctxkit.policies.compaction_and_pruning_rules import Rules
     from ctxkit.session.messages import Message
     from ctxkit.session.session import Session
-    from ctxkit.tokens.message_sizes import MessageSizes
+    from ctxkit.tokens.message_sizes_from_recorded_prompts import MessageSizes
     from ctxkit.tokens.token_counters import TokenCounter
 
 _replace = msgspec.structs.replace
@@ -74,7 +74,7 @@ def make_log_from_session(
         >>> len(log) == len(session.messages), log.calls == len(session.calls)
         (True, True)
     """
-    from ctxkit.tokens.message_sizes import measure_sizes
+    from ctxkit.tokens.message_sizes_from_recorded_prompts import measure_sizes
     from ctxkit.tokens.token_counters import default_counter
 
     counter: TokenCounter = (rules.counter if rules else None) or default_counter()
@@ -118,7 +118,7 @@ def make_log_from_session(
     return log
 
 
-def get_run_of_replay(session: Session) -> Run | None:
+def get_run_of_replay(session: Session) -> RulesRun | None:
     """Return the run behind a replay; None for other sessions and replays of other processes.
 
     Args:
@@ -133,7 +133,7 @@ def get_run_of_replay(session: Session) -> Run | None:
         >>> get_run_of_replay(session) is None, get_run_of_replay(ck.replay(session, "pi")) is None
         (True, False)
     """
-    return session.prompt_source if isinstance(session.prompt_source, Run) else None
+    return session.prompt_source if isinstance(session.prompt_source, RulesRun) else None
 
 
 class TokensOutsideMessages(NamedTuple):
@@ -289,7 +289,7 @@ def _fixed_parts(
     return [*anchored.unseen_at[:recorded_calls], *anchored.first_fixed_at[recorded_calls:]]
 
 
-def interleave_edits(messages: Iterable[Message], run: Run) -> Iterator[Message | Edit]:
+def interleave_edits(messages: Iterable[Message], run: RulesRun) -> Iterator[Message | Edit]:
     """Yield the messages with a run's edits, each before the reply of its call.
 
     Args:

@@ -7,22 +7,23 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
 
 import msgspec
 
-from ctxkit.policies.base import apply_policy, split_pruning
 from ctxkit.policies.history.edited_head import hash_content, hash_row_content
 from ctxkit.policies.history.history import History
+from ctxkit.policies.policy_base_and_chains import apply_policy
 from ctxkit.policies.protocols import name_of
-from ctxkit.policies.schedules.messages_before_pruning import MessageState
+from ctxkit.policies.schedules.messages_without_any_pruning import MessageState
 from ctxkit.policies.schedules.pruned_message_states import select_changes_between
 from ctxkit.policies.schedules.pruning_schedule import Schedule
+from ctxkit.policies.validated_settings_and_scheduled_prunings import split_pruning
 from ctxkit.session.messages import Message, SizeOnly
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from ctxkit.policies.base import BasePolicy
     from ctxkit.policies.compaction_and_pruning_rules import Rules
     from ctxkit.policies.history.history_view_and_searches import HistoryEdit
     from ctxkit.policies.history.message_log import MessageLog
+    from ctxkit.policies.policy_base_and_chains import BasePolicy
     from ctxkit.policies.schedules.pruned_message_states import StateChange
     from ctxkit.session.messages import Edit
     from ctxkit.tokens.token_counters import ContextBudget
@@ -312,7 +313,9 @@ def list_sent_messages(run: RunLike, call: int) -> list[Message]:
     return [m for m in messages if m is not None]
 
 
-def build_uncompacted_prompt(run: RunLike, call: int) -> tuple[list[SentItem], dict[int, str]]:
+def build_prompt_without_last_compaction(
+    run: RunLike, call: int
+) -> tuple[list[SentItem], dict[int, str]]:
     """Return the messages that a call would have been sent without the compaction before it, and
     the rows that a pruning would have left out.
 
@@ -326,7 +329,7 @@ def build_uncompacted_prompt(run: RunLike, call: int) -> tuple[list[SentItem], d
     return _items_and_left_out(run, call, run.pruned(call - 1))
 
 
-def find_left_out_rows(run: RunLike, call: int | None) -> dict[int, str]:
+def find_rows_left_out_by_pruning(run: RunLike, call: int | None) -> dict[int, str]:
     """Return the messages that prunings left out of a call's prompt.
 
     Args:

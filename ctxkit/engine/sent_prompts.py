@@ -17,7 +17,7 @@ from ctxkit.session.compactions_and_prunings import (
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from ctxkit.engine.context_rules_run import Run
+    from ctxkit.engine.context_rules_run import RulesRun
     from ctxkit.engine.run_segments_and_prompts import PromptChange
     from ctxkit.session.messages import Message
     from ctxkit.session.session import Session
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 class _PromptRun(NamedTuple):
     """A run, and the prompts changed after it made them: call -> [(messages, changed by), ...]."""
 
-    run: Run
+    run: RulesRun
     changed: dict[int, list[tuple[tuple[Message, ...], str]]]
     schemas: int
     """Tokens of the tools' schemas, as counted."""
@@ -85,7 +85,7 @@ class SentPrompts:
     def __init__(self) -> None:
         self._runs: list[_PromptRun] = []
 
-    def begin(self, run: Run, schemas: int = 0) -> None:
+    def begin(self, run: RulesRun, schemas: int = 0) -> None:
         """Add the run that prepares the calls from now on.
 
         Args:
@@ -182,13 +182,13 @@ def _find_pruning(
 
 
 class SessionPrompts:
-    """The prompts of one session's calls, with the interface of `Run` that a session reads."""
+    """The prompts of one session's calls, with the interface of `RulesRun` that a session reads."""
 
     def __init__(self, prompts: SentPrompts, session: Session) -> None:
         self._prompts, self._session = prompts, session
 
     @property
-    def _latest_run(self) -> Run:
+    def _latest_run(self) -> RulesRun:
         return self._prompts.latest.run
 
     @property
@@ -278,7 +278,7 @@ class SessionPrompts:
 
 
 def _changed_items(
-    items: Sequence[SentItem], messages: tuple[Message, ...], by: str, run: Run
+    items: Sequence[SentItem], messages: tuple[Message, ...], by: str, run: RulesRun
 ) -> Iterator[SentItem]:
     """Yield the items of a prompt as sent, after it was changed."""
     yield from (item for item in items if item.message.kind == FIXED_KIND)
@@ -297,7 +297,7 @@ def _changed_items(
 
 
 def _recorded_items(
-    items: Sequence[SentItem], pruned: PromptPruningState, run: Run
+    items: Sequence[SentItem], pruned: PromptPruningState, run: RulesRun
 ) -> Iterator[SentItem]:
     """Yield the items of a prompt, changed as its reply records it."""
     fixed = [item for item in items if item.message.kind == FIXED_KIND]

@@ -1,5 +1,5 @@
 """Sessions under many rules: scores, comparisons, sweeps, gates, advice, studies."""
 
-from ctxkit._internal.lazy_exports_and_hooks import lazy_exports
+from ctxkit._internal.lazy_exports_and_late_bound_calls import lazy_exports
 
 __getattr__, __dir__, __all__ = lazy_exports(__name__, __file__)

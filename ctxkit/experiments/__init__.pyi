@@ -4,6 +4,8 @@ from .compaction_exams import exam as exam
 from .cost_and_loss_scores import score as score
 from .next_session_forecasts_and_outcomes import forecasts as forecasts
 from .next_session_forecasts_and_outcomes import write_forecast as write_forecast
+from .rules_comparison_on_one_session import Comparison as Comparison
+from .rules_comparison_on_one_session import compare as compare
 from .score_columns import SCORE_COLUMN_NAMES as SCORE_COLUMN_NAMES
 from .score_columns import SCORE_COLUMNS as SCORE_COLUMNS
 from .section_store_memory_ablations import SECTION_COLUMNS as SECTION_COLUMNS
@@ -11,11 +13,9 @@ from .section_store_memory_ablations import index_or_paste as index_or_paste
 from .section_store_memory_ablations import sections as sections
 from .section_store_memory_ablations import with_memory as with_memory
 from .section_store_memory_ablations import without as without
-from .session_comparison_and_verdicts import Comparison as Comparison
-from .session_comparison_and_verdicts import compare as compare
 from .setting_advice import advise as advise
 from .setting_grids_and_labels import grid as grid
 from .sweep_runs import compare_settings as compare_settings
-from .sweep_runs import mark_pareto_front as mark_pareto_front
 from .sweep_runs import summarise_runs as summarise_runs
+from .sweep_runs import summarise_runs_with_pareto_front as summarise_runs_with_pareto_front
 from .sweep_runs import sweep as sweep

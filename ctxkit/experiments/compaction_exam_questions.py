@@ -22,7 +22,7 @@ from ctxkit.metrics.losable_items import extract_text_items, iter_texts_and_argu
 from ctxkit.session.compactions_and_prunings import group_edits
 from ctxkit.session.messages import Message, Text
 from ctxkit.session.session import apply_edit
-from ctxkit.session.tool_calls import get_call_path
+from ctxkit.session.tool_call_paths_and_descriptions import get_call_path
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence

@@ -19,7 +19,7 @@ from ctxkit._internal.formatting_and_sanitizing import (
     pluralize,
     sanitize_line,
 )
-from ctxkit._internal.lazy_exports_and_hooks import make_dunder_dir
+from ctxkit._internal.lazy_exports_and_late_bound_calls import make_dunder_dir
 from ctxkit._internal.tables import Cell, Column, Table
 from ctxkit.engine.run_segments_and_prompts import FIXED_KIND
 from ctxkit.errors import BadArguments
@@ -379,7 +379,7 @@ def _compact_by_program(paper: ExamPaper, candidate: CompactorCandidate) -> tupl
 
 
 def _is_preset(candidate: object) -> bool:
-    from ctxkit.policies.base import BasePolicy
+    from ctxkit.policies.policy_base_and_chains import BasePolicy
 
     is_factory = str(getattr(candidate, "__module__", "")).startswith("ctxkit.presets.")
     return is_factory or isinstance(candidate, BasePolicy)

@@ -3,7 +3,7 @@
 All rows of one recorded session share a `SessionAnalysisCache`: message sizes, the cost model that
 is calibrated on the recorded usage, the index of items, and the prediction of other sessions. A row
 is assembled from bills (`metrics.cost`), compactions, window, elongation and, on request, loss. The
-same functions score the record, a live `Run` and a replay that was read from a file.
+same functions score the record, a live `RulesRun` and a replay that was read from a file.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from functools import cached_property
 from os import PathLike
 from typing import TYPE_CHECKING, Any
 
-from ctxkit.engine import Run, get_run_of_replay
+from ctxkit.engine import RulesRun, get_run_of_replay
 from ctxkit.engine.cache_model.input_cost_prediction import (
     NAIVE_MODELS,
     compute_compaction_read_error,
     predict_input_cost,
     predict_reads_after_compactions,
 )
-from ctxkit.engine.cache_model.training_counts import OneDeveloperSessions
+from ctxkit.engine.cache_model.training_counts import SameDeveloperSessions
 from ctxkit.engine.prompt_checks_and_repairs import count_refused_calls
 from ctxkit.engine.replay import (
     count_hidden_messages_and_results,
@@ -34,7 +34,7 @@ from ctxkit.metrics.compaction_outcomes import get_compactions_and_prompts
 from ctxkit.metrics.compaction_savings_and_payback import (
     get_replay_compactions,
     get_replay_prompt_sizes,
-    get_run_compactions,
+    get_rules_run_compactions,
     make_compaction_columns,
 )
 from ctxkit.metrics.compaction_sizes_and_detection import measure_compactions
@@ -49,10 +49,14 @@ from ctxkit.metrics.means_and_prediction_intervals import (
     median_or_none,
     sum_if_complete,
 )
-from ctxkit.metrics.message_visibility import VisibilityRecorder, get_run_visibility, get_visibility
+from ctxkit.metrics.message_visibility import (
+    VisibilityRecorder,
+    get_rules_run_visibility,
+    get_visibility,
+)
 from ctxkit.metrics.prompt_sizes_and_contents import RunPromptSizes, has_prompt_sizes
 from ctxkit.metrics.prompt_sizes_and_contents import get_prompt_sizes as plain_prompts
-from ctxkit.metrics.run_elongation import (
+from ctxkit.metrics.run_elongation_from_studies import (
     classify_policy,
     compare_cost_with_record,
     estimate_elongation,
@@ -61,7 +65,7 @@ from ctxkit.metrics.run_elongation import (
 )
 from ctxkit.metrics.shown_figures_by_view import register_view_values
 from ctxkit.metrics.user_rule_loss_and_breaches import (
-    BreachAndStalenessIndex,
+    BreachAndStaleValueIndex,
     CompactionConsequenceAnalysis,
 )
 from ctxkit.session.compactions_and_prunings import (
@@ -70,20 +74,20 @@ from ctxkit.session.compactions_and_prunings import (
     hides_compactions,
 )
 from ctxkit.tokens.context_windows import get_context_window
-from ctxkit.tokens.message_sizes import MessageSizes, measure_sizes
+from ctxkit.tokens.message_sizes_from_recorded_prompts import MessageSizes, measure_sizes
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     import pandas as pd
 
-    from ctxkit.engine.cache_model.input_cost_prediction import InputCostPredictionErrors
-    from ctxkit.metrics.compaction_savings_and_payback import CompactionsBeforeCall
+    from ctxkit.engine.cache_model.input_cost_prediction import SessionInputCostPredictionErrors
+    from ctxkit.metrics.compaction_savings_and_payback import CombinedCompactionBeforeCall
     from ctxkit.metrics.cost.call_and_summary_charges import SessionBill
     from ctxkit.metrics.cost.replay_cost_model import ReplayBill
     from ctxkit.metrics.message_visibility import Visibility
     from ctxkit.metrics.prompt_sizes_and_contents import SentPromptSizes
-    from ctxkit.metrics.run_elongation import PolicyKind
+    from ctxkit.metrics.run_elongation_from_studies import PolicyKind
     from ctxkit.session.session import Session
 
 
@@ -139,13 +143,13 @@ def score(
 
 def read_developer_logs(
     logs: str | PathLike[str] | Iterable[Session] | None,
-) -> OneDeveloperSessions | None:
+) -> SameDeveloperSessions | None:
     """Return the logs of a developer, read from a folder where they are given by its path."""
     if logs is None:
         return None
     if isinstance(logs, (str, PathLike)):
-        return OneDeveloperSessions(read_all(logs, progress=False))
-    return OneDeveloperSessions(logs)
+        return SameDeveloperSessions(read_all(logs, progress=False))
+    return SameDeveloperSessions(logs)
 
 
 def score_session(
@@ -171,11 +175,11 @@ def score_session(
         row = _score_record(base, reuse=reuse)
     else:
         row = _score_replay(base, session, reuse=reuse)
-    return row | score_loss(base, session) if loss else row
+    return row | score_loss_and_rereads(base, session) if loss else row
 
 
-def score_loss(
-    base: SessionAnalysisCache, session: Session | None, run: Run | None = None
+def score_loss_and_rereads(
+    base: SessionAnalysisCache, session: Session | None, run: RulesRun | None = None
 ) -> dict[str, Any]:
     """Return the columns of loss, rereads and reorientation of a session or of a run.
 
@@ -190,7 +194,7 @@ def score_loss(
     """
     is_hidden_unknown = False
     if run is not None:
-        visibility = get_run_visibility(base.memory, run)
+        visibility = get_rules_run_visibility(base.memory, run)
         calls = [compaction.call for compaction in run.compactions]
     else:
         assert session is not None  # noqa: S101  the caller passes a run or a session
@@ -219,7 +223,12 @@ def score_loss(
 
 
 def score_run(
-    base: SessionAnalysisCache, run: Run, label: str, *, loss: bool = False, reuse: bool = False
+    base: SessionAnalysisCache,
+    run: RulesRun,
+    label: str,
+    *,
+    loss: bool = False,
+    reuse: bool = False,
 ) -> dict[str, Any]:
     """Return the score of a run; it equals the score of the session that `replay` makes of it.
 
@@ -237,7 +246,7 @@ def score_run(
     row = _score_prompts(
         base,
         prompts,
-        get_run_compactions(run, prompts),
+        get_rules_run_compactions(run, prompts),
         _run_outcome(
             label,
             count_hidden_messages_and_results(run),
@@ -249,7 +258,7 @@ def score_run(
         pruned=rules.pruning is not None,
         reuse=reuse,
     )
-    return row | score_loss(base, None, run) if loss else row
+    return row | score_loss_and_rereads(base, None, run) if loss else row
 
 
 def _score_replay(base: SessionAnalysisCache, session: Session, *, reuse: bool) -> dict[str, Any]:
@@ -299,7 +308,7 @@ def _run_outcome(
 def _score_prompts(
     base: SessionAnalysisCache,
     prompts: SentPromptSizes,
-    compactions: Sequence[CompactionsBeforeCall],
+    compactions: Sequence[CombinedCompactionBeforeCall],
     outcome: dict[str, Any],
     *,
     window: Any,
@@ -340,7 +349,7 @@ def _score_prompts(
 def _bill_prompts(
     base: SessionAnalysisCache,
     prompts: SentPromptSizes,
-    compactions: Sequence[CompactionsBeforeCall],
+    compactions: Sequence[CombinedCompactionBeforeCall],
     *,
     reuse: bool = False,
 ) -> tuple[ReplayBill, list[float | None]]:
@@ -349,7 +358,7 @@ def _bill_prompts(
     return bill_replay(base.sheet, prompts, sum_if_complete(costs)), costs
 
 
-def measure_cost_and_loss(base: SessionAnalysisCache, run: Run) -> dict[str, Any]:
+def measure_cost_and_loss(base: SessionAnalysisCache, run: RulesRun) -> dict[str, Any]:
     """Return the dollars and the columns of loss of a run, as `score_run` does, and no others.
 
     The columns of prediction, rereads, aftermath and refusals take as long as these.
@@ -362,11 +371,11 @@ def measure_cost_and_loss(base: SessionAnalysisCache, run: Run) -> dict[str, Any
         `cost_usd` and its `source`; the columns of loss where the log has text.
     """
     prompts = RunPromptSizes(run)
-    bill, _ = _bill_prompts(base, prompts, get_run_compactions(run, prompts))
+    bill, _ = _bill_prompts(base, prompts, get_rules_run_compactions(run, prompts))
     columns: dict[str, Any] = {"cost_usd": bill.cost_usd, "source": base.source}
     if base.session.has_text:
         columns |= make_loss_columns(
-            LossAnalysis(base.memory, get_run_visibility(base.memory, run))
+            LossAnalysis(base.memory, get_rules_run_visibility(base.memory, run))
         )
     return columns
 
@@ -401,7 +410,7 @@ def _score_record(base: SessionAnalysisCache, *, reuse: bool = False) -> dict[st
 
 def _recorded_compaction_columns(
     session: Session,
-    compactions: Sequence[CompactionsBeforeCall],
+    compactions: Sequence[CombinedCompactionBeforeCall],
     prompts: SentPromptSizes,
     cost_model: ReplayCostModel,
     costs: Sequence[float | None],
@@ -423,7 +432,7 @@ def _recorded_compaction_columns(
 
 
 def get_cost_interval(
-    total: float | None, prompts: float | None, prediction: InputCostPredictionErrors
+    total: float | None, prompts: float | None, prediction: SessionInputCostPredictionErrors
 ) -> dict[str, float | None]:
     """Return the interval of a replay's dollars: its prompt cost times the prediction interval.
 
@@ -441,7 +450,7 @@ def get_cost_interval(
 
 def _count_hidden_in_record(session: Session) -> dict[str, Any]:
     source = find_prompt_source(session)
-    if isinstance(source, Run):
+    if isinstance(source, RulesRun):
         counts = count_hidden_messages_and_results(source)
     else:
         # a pruned copy has the message's id and other parts
@@ -462,7 +471,7 @@ _PREDICTION_ERRORS = (
 class SessionAnalysisCache:
     """Analyses of one recorded session that all its score rows share, each made at first use."""
 
-    def __init__(self, session: Session, logs: OneDeveloperSessions | None = None) -> None:
+    def __init__(self, session: Session, logs: SameDeveloperSessions | None = None) -> None:
         self.session = session
         self.logs = logs
 
@@ -477,7 +486,7 @@ class SessionAnalysisCache:
         return ReplayCostModel.of(self.session, self.message_sizes)
 
     @cached_property
-    def prediction(self) -> InputCostPredictionErrors:
+    def prediction(self) -> SessionInputCostPredictionErrors:
         """Input cost as predicted from other sessions."""
         return predict_input_cost(self.session, logs=self.logs)
 
@@ -487,9 +496,9 @@ class SessionAnalysisCache:
         return ItemIndex(self.session, MessageItemCache(self.message_sizes))
 
     @cached_property
-    def acts(self) -> BreachAndStalenessIndex:
+    def acts(self) -> BreachAndStaleValueIndex:
         """Tool calls classified by what they do: read, write, repeat."""
-        return BreachAndStalenessIndex(self.memory)
+        return BreachAndStaleValueIndex(self.memory)
 
     @cached_property
     def forecast(self) -> RunLengthForecast:

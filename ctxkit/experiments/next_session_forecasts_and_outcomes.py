@@ -20,7 +20,7 @@ from ctxkit._internal.formatting_and_sanitizing import (
     pluralize,
     sanitize_line,
 )
-from ctxkit._internal.lazy_exports_and_hooks import make_dunder_dir
+from ctxkit._internal.lazy_exports_and_late_bound_calls import make_dunder_dir
 from ctxkit._internal.safe_files import SafeFolder
 from ctxkit._internal.tables import Cell, Column, Table
 from ctxkit.errors import BadArguments, CtxkitError, StoreError
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     import os
     from collections.abc import Iterable, Sequence
 
-    from ctxkit.metrics.optimal_trigger import TriggerFloorWaitAdvice
+    from ctxkit.metrics.optimal_trigger_floor_and_wait import TriggerFloorWaitAdvice
     from ctxkit.metrics.shared_threshold import SharedThreshold
     from ctxkit.policies.compaction_and_pruning_rules import Rules
     from ctxkit.session.session import Session

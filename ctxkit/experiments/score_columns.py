@@ -165,7 +165,7 @@ UNCOMPUTED_COLUMNS = {
     ),
     "the tokenizer's counts": ("counter", "counter_error"),
     "a search over all sets of messages": ("regret",),
-    "a table of published studies (`ctxkit.metrics.run_elongation`)": (
+    "a table of published studies (`ctxkit.metrics.run_elongation_from_studies`)": (
         *("elongation", "elongation_low", "elongation_high"),
     ),
     "the providers' rules for prompts": ("refused_calls_n",),

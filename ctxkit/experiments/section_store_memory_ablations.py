@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from msgspec.structs import replace
 
 from ctxkit._internal.gc_pause import pause_gc
-from ctxkit._internal.lazy_exports_and_hooks import make_dunder_dir
+from ctxkit._internal.lazy_exports_and_late_bound_calls import make_dunder_dir
 from ctxkit.engine.replay import compute_shared_tokens, run_replay
 from ctxkit.errors import BadArguments, did_you_mean
 from ctxkit.experiments.cost_and_loss_scores import SessionAnalysisCache, measure_cost_and_loss
 from ctxkit.experiments.sweep_workers import SessionRunner
 from ctxkit.formats.sessions_from_arguments import accepts_session
-from ctxkit.metrics.compaction_savings_and_payback import get_run_compactions
+from ctxkit.metrics.compaction_savings_and_payback import get_rules_run_compactions
 from ctxkit.metrics.cost.replay_cost_model import bill_replay
 from ctxkit.metrics.frames.frame_column import FLOAT, INT, TEXT, FrameColumn
 from ctxkit.metrics.frames.typed_frame_builder import build_frame
@@ -23,9 +23,9 @@ from ctxkit.metrics.means_and_prediction_intervals import sum_if_complete
 from ctxkit.metrics.prompt_composition import separate_schemas, split_message_tokens
 from ctxkit.metrics.prompt_composition import split_sections as cut
 from ctxkit.metrics.prompt_sizes_and_contents import SentPromptSizes
-from ctxkit.policies.base import flatten_chain
 from ctxkit.policies.compaction_and_pruning_rules import RecordedCompactionsPolicy, recorded_rules
 from ctxkit.policies.lesson_extraction_and_recall import LessonRecall, find_removed_lessons
+from ctxkit.policies.policy_base_and_chains import flatten_chain
 from ctxkit.presets.registry_and_setting_checks import resolve_rules
 from ctxkit.session.messages import RECALLED_KIND, SECTIONS_KEY, Edit, Message, Text, ToolCall
 from ctxkit.tokens import default_counter
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from ctxkit.agent.document_store import ContextStore
-    from ctxkit.engine import Run
+    from ctxkit.engine import RulesRun
     from ctxkit.metrics.cost.replay_cost_model import ReplayBill
     from ctxkit.policies.compaction_and_pruning_rules import Rules
     from ctxkit.presets.registry_and_setting_checks import RulesLike
@@ -107,7 +107,7 @@ class _SectionCosts:
     """Sections of a session with their tokens, and the bill of the prompts that hold them all."""
 
     def __init__(self, session: Session, rules: RulesLike | None) -> None:
-        self.session, self.billing = session, PromptVariantBilling(session, rules)
+        self.session, self.billing = session, PromptVariantBiller(session, rules)
         self.sections = [get_named_sections(m) for m in session.messages]
         self.names = list(dict.fromkeys(name for each in self.sections for name, _ in each))
         triples = zip(session.messages, self.billing.sizes.tokens, self.sections, strict=True)
@@ -265,7 +265,7 @@ def _without_sections(message: Message, names: Collection[str]) -> Message:
     return replace(message, parts=parts, visible=bool(parts) and message.visible)
 
 
-class PromptVariantBilling:
+class PromptVariantBiller:
     """Bills of the prompts of a session under rules, as recorded and with changed messages.
 
     All bills use the message sizes of the record, so that a difference of two bills comes from the
@@ -293,7 +293,7 @@ class PromptVariantBilling:
         session: Session,
         tokens: Sequence[int] | None = None,
         fixed: Sequence[int] | None = None,
-    ) -> Run:
+    ) -> RulesRun:
         """Run a session's calls with messages of other sizes.
 
         Args:
@@ -307,7 +307,7 @@ class PromptVariantBilling:
 
     def bill(
         self,
-        run: Run,
+        run: RulesRun,
         shared: Mapping[int, int] | None = None,
         base: SessionAnalysisCache | None = None,
     ) -> ReplayBill:
@@ -328,7 +328,7 @@ class PromptVariantBilling:
             cost_model,
             sent,
             sum_if_complete(
-                cost_model.summaries_usd(s.summaries) for s in get_run_compactions(run)
+                cost_model.summaries_usd(s.summaries) for s in get_rules_run_compactions(run)
             ),
         )
 
@@ -398,7 +398,7 @@ def index_or_paste(
             "`%context add FILE --name N`."
         )
     text = _pasted_text(first, store or ContextStore())
-    billing, pasted = PromptVariantBilling(session, rules), _paste_session(session, first, text)
+    billing, pasted = PromptVariantBiller(session, rules), _paste_session(session, first, text)
     index_at = next(i for i, m in enumerate(session.messages) if m is first)
     index = _count_index_tokens(first, billing.sizes.tokens[index_at])
     # The counter's estimate of the added text is scaled by its measured error on this session.
@@ -618,7 +618,9 @@ def with_memory(
 
 # Both variants are measured on the same runner, so that sizes, cost model and item index are shared
 # and the difference of two rows comes from the digest alone.
-def _memory_row(session: Session, way: str, run: Run, measured: dict[str, Any]) -> dict[str, Any]:
+def _memory_row(
+    session: Session, way: str, run: RulesRun, measured: dict[str, Any]
+) -> dict[str, Any]:
     recalls = way == WITH_MEMORY
     lessons = find_removed_lessons(run.coming()) if recalls and run.compactions else []
     return {
@@ -636,7 +638,7 @@ def _memory_row(session: Session, way: str, run: Run, measured: dict[str, Any]) 
     }
 
 
-def _count_recalled_tokens(run: Run) -> int:
+def _count_recalled_tokens(run: RulesRun) -> int:
     """Return the tokens of the digests, summed over the calls whose prompts hold them."""
     total, size, views = 0, 0, {compaction.call: compaction.new for compaction in run.compactions}
     # the digest of the last compaction is in each prompt until the next compaction

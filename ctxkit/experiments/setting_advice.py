@@ -11,7 +11,11 @@ from ctxkit._internal.formatting_and_sanitizing import format_percent, has_value
 from ctxkit.errors import BadArguments, CtxkitError
 from ctxkit.experiments.cost_and_loss_scores import SessionAnalysisCache
 from ctxkit.experiments.setting_grids_and_labels import resolve_rules_list
-from ctxkit.experiments.sweep_runs import get_recorded_sessions, mark_pareto_front, run_sweep
+from ctxkit.experiments.sweep_runs import (
+    replace_replays_by_recorded_sessions,
+    run_sweep,
+    summarise_runs_with_pareto_front,
+)
 from ctxkit.experiments.sweep_workers import SessionRunner, SweepScoreOptions
 from ctxkit.metrics.bootstrap_and_paired_tests import (
     FEW_SESSIONS,
@@ -19,7 +23,7 @@ from ctxkit.metrics.bootstrap_and_paired_tests import (
     compare_settings,
 )
 from ctxkit.metrics.context_growth_and_floor import DEFAULT_WINDOW, estimate_floor
-from ctxkit.metrics.optimal_trigger import EXTRA_LOSS
+from ctxkit.metrics.optimal_trigger_floor_and_wait import EXTRA_LOSS
 from ctxkit.metrics.threshold_replays import LossBoundByThreshold
 from ctxkit.tokens.context_windows import get_context_window
 
@@ -61,7 +65,8 @@ def advise(
         progress: show a progress bar.
 
     Returns:
-        One row per setting on the Pareto front. Columns: those of `mark_pareto_front`, and
+        One row per setting on the Pareto front. Columns: those of
+        `summarise_runs_with_pareto_front`, and
 
         - `saved_usd`, `saved_usd_low`, `saved_usd_high`: mean dollars saved per session against no
           context management, with a 90 % interval over paired sessions;
@@ -90,7 +95,7 @@ def advise(
     from ctxkit.experiments.setting_choice_and_sweep_display import display_advice
     from ctxkit.presets import none
 
-    recorded = get_recorded_sessions(sessions)
+    recorded = replace_replays_by_recorded_sessions(sessions)
     usable = [s for s in recorded if s.has_text and s.has_usage]
     if not usable:
         raise BadArguments(_explain_none_usable(len(recorded)))
@@ -108,7 +113,7 @@ def advise(
         usable, settings, options, executor, progress=progress, make_runner=bounded
     )
     runs = pd.DataFrame(runs_frame)[[*_COLUMNS]]
-    front = mark_pareto_front(runs_frame)
+    front = summarise_runs_with_pareto_front(runs_frame)
     sessions_n = int(front["sessions_n"].max())
     if not sessions_n:
         raise BadArguments(_explain_none_usable(len(recorded)))

@@ -24,7 +24,7 @@ from ctxkit._internal.formatting_and_sanitizing import (
 from ctxkit._internal.tables import Cell, Column
 from ctxkit.errors import BadArguments
 from ctxkit.metrics.bootstrap_and_paired_tests import FEW_SESSIONS, summarise_runs
-from ctxkit.metrics.optimal_trigger import EXTRA_LOSS
+from ctxkit.metrics.optimal_trigger_floor_and_wait import EXTRA_LOSS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -203,7 +203,7 @@ def _describe(outcome: SettingOutcome | None, *, with_name: bool = True) -> str:
     return f"{name}{format_usd(outcome.usd)}, {lost}{but}"
 
 
-def mark_thrashing(ends: Sequence[tuple[str, str]]) -> tuple[str, str]:
+def make_thrashing_verdict(ends: Sequence[tuple[str, str]]) -> tuple[str, str]:
     """Return the words and tone of a setting that thrashes.
 
     Args:
@@ -284,7 +284,7 @@ def _add_verdict(
     ends = choice.name_ends(rules)
     word, tone = ", ".join(word for word, _ in ends), ends[0][1] if ends else ""
     if flaw:
-        word, tone = mark_thrashing(ends)
+        word, tone = make_thrashing_verdict(ends)
     return (*cells, Cell(word, None, flaw, tone))
 
 

@@ -7,7 +7,7 @@ from inspect import Parameter, signature
 from itertools import product
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
-from ctxkit.errors import BadArguments, CtxkitError, UnknownPreset, did_you_mean
+from ctxkit.errors import BadArguments, CtxkitError, UnknownName, did_you_mean
 from ctxkit.policies.compaction_and_pruning_rules import Rules
 from ctxkit.presets.inert_settings import find_inert_setting, have_same_effect
 from ctxkit.presets.registry_and_setting_checks import names, preset
@@ -86,7 +86,7 @@ def grid(preset: Callable[..., Rules] | str, **lists: Any) -> Grid:
         `RejectedSetting` entries (see `Grid.refused`).
 
     Raises:
-        UnknownPreset: there is no such preset or setting; the sentence names the nearest one.
+        UnknownName: there is no such preset or setting; the sentence names the nearest one.
         BadArguments: a list is empty.
 
     Example:
@@ -97,7 +97,7 @@ def grid(preset: Callable[..., Rules] | str, **lists: Any) -> Grid:
     make, name, setting_names = _resolve_factory(preset)
     for key in lists:
         if setting_names is not None and key not in setting_names:
-            raise UnknownPreset(
+            raise UnknownName(
                 f"Preset {name!r} has no setting {key!r}; it has"
                 f" {', '.join(setting_names)}.{did_you_mean(key, setting_names)}"
             )
@@ -129,7 +129,7 @@ def resolve_rules_list(rules: RulesArgument) -> list[Rules | RejectedSetting]:
 
     Raises:
         BadArguments: an item is none of these, or the list is empty.
-        UnknownPreset: a name is unknown.
+        UnknownName: a name is unknown.
 
     Example:
         >>> from ctxkit.experiments.setting_grids_and_labels import resolve_rules_list

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import msgspec
 
-from ctxkit._internal.lazy_exports_and_hooks import make_dunder_dir
+from ctxkit._internal.lazy_exports_and_late_bound_calls import make_dunder_dir
 from ctxkit._internal.progress_bar import make_progress_bar
 from ctxkit.errors import BadArguments, StoreError
 from ctxkit.experiments.score_columns import SCORE_COLUMN_NAMES, build_score_frame
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from ctxkit.session.session import Session
 
 
-__all__ = ["OBJECTIVES", "compare_settings", "mark_pareto_front", "summarise_runs"]
+__all__ = ["OBJECTIVES", "compare_settings", "summarise_runs", "summarise_runs_with_pareto_front"]
 __dir__ = make_dunder_dir(__all__)
 
 
@@ -109,7 +109,12 @@ def sweep(
     check_max_loss(max_loss)
     options = SweepScoreOptions(loss, reuse)
     runs = run_sweep(
-        get_recorded_sessions(sessions), rules, options, executor, out, progress=progress
+        replace_replays_by_recorded_sessions(sessions),
+        rules,
+        options,
+        executor,
+        out,
+        progress=progress,
     )
     return with_display(runs, SweepDisplay(max_loss))
 
@@ -249,7 +254,7 @@ def run_settings(
     ], (interrupted)
 
 
-def get_recorded_sessions(sessions: SessionsLike) -> list[Session]:
+def replace_replays_by_recorded_sessions(sessions: SessionsLike) -> list[Session]:
     """Return recorded sessions; a replay is replaced by its recorded session.
 
     Args:
@@ -417,7 +422,7 @@ OBJECTIVES = ("cost_usd", "needed_later_loss", "not_paid_back_n")
 """The Pareto front minimises dollars, needed-later loss and compactions that are not paid back."""
 
 
-def mark_pareto_front(runs: pd.DataFrame, by: str = "rules") -> pd.DataFrame:
+def summarise_runs_with_pareto_front(runs: pd.DataFrame, by: str = "rules") -> pd.DataFrame:
     """Summarise a sweep by setting and mark the Pareto front.
 
     A setting is on the Pareto front where no other is at least as good in all of `OBJECTIVES` and
@@ -433,9 +438,9 @@ def mark_pareto_front(runs: pd.DataFrame, by: str = "rules") -> pd.DataFrame:
 
     Example:
         >>> import ctxkit as ck
-        >>> from ctxkit.experiments.sweep_runs import mark_pareto_front
+        >>> from ctxkit.experiments.sweep_runs import summarise_runs_with_pareto_front
         >>> runs = ck.sweep(ck.samples.path(), ["none"], loss=True, progress=False)
-        >>> mark_pareto_front(runs)["on_pareto_front"].tolist()
+        >>> summarise_runs_with_pareto_front(runs)["on_pareto_front"].tolist()
         [True]
     """
     rows = summarise_runs(runs, by, OBJECTIVES)

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ctxkit._internal.gc_pause import pause_gc
 from ctxkit.engine import get_run_of_replay, make_log_from_session, run_rules, with_message_ids
-from ctxkit.engine.replay import build_replay_log, find_context_window
+from ctxkit.engine.replay import build_log_keeping_recorded_sizes, find_context_window
 from ctxkit.errors import BadArguments, CtxkitError
 from ctxkit.experiments.cost_and_loss_scores import (
     SessionAnalysisCache,
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence, Sized
     from concurrent.futures import Future
 
-    from ctxkit.engine import Run
+    from ctxkit.engine import RulesRun
     from ctxkit.policies.compaction_and_pruning_rules import Rules
     from ctxkit.policies.history.message_log import MessageLog
     from ctxkit.session.session import Session
@@ -103,7 +103,7 @@ class SessionRunner:
 
     def log(self, rules: Rules) -> MessageLog:
         """Return the message log sized by the rules' counter and estimator."""
-        return build_replay_log(
+        return build_log_keeping_recorded_sizes(
             self.session,
             self.base.message_sizes,
             rules,
@@ -124,7 +124,7 @@ class SessionRunner:
             self._logs[key] = cached = message_log, rules
         return cached[0]
 
-    def run(self, rules: Rules | RejectedSetting) -> Run:
+    def run(self, rules: Rules | RejectedSetting) -> RulesRun:
         """Return the run of the session under rules.
 
         Raises:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from ctxkit.formats.chat_api_parsers import make_usage_from_total
+from ctxkit.formats.chat_message_and_usage_parsers import make_usage_from_total
 from ctxkit.formats.session_builder import SessionBuilder
 from ctxkit.formats.untrusted_record_parsing import parse_timestamp
 from ctxkit.session.messages import Message, Text, Usage

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Self
 import msgspec
 
 from ctxkit._internal.formatting_and_sanitizing import pluralize, sanitize_line, sanitize_text
-from ctxkit._internal.lazy_exports_and_hooks import make_dunder_dir
+from ctxkit._internal.lazy_exports_and_late_bound_calls import make_dunder_dir
 from ctxkit._internal.safe_files import SafeFolder
 from ctxkit.errors import BadArguments, CtxkitError, ReadError
 from ctxkit.formats.compressed_files import is_compressed
@@ -118,7 +118,7 @@ def keep(
         if selected_tools is None or location.tool in selected_tools
     ]
     try:
-        with ArchiveWriter(archive_folder) as archive:
+        with LogCopyArchiveWriter(archive_folder) as archive:
             rows = [
                 _make_row(o, archive) for o in islice(_iter_unique_originals(chosen), _MAX_FILES)
             ]
@@ -139,7 +139,7 @@ def _iter_unique_originals(locations: list[tuple[LogLocation, Path]]) -> Iterato
                 yield original
 
 
-def _make_row(original: _OriginalFile, archive: ArchiveWriter) -> dict[str, object]:
+def _make_row(original: _OriginalFile, archive: LogCopyArchiveWriter) -> dict[str, object]:
     try:
         result = archive.copy_original(original)
     except (OSError, CtxkitError, UnicodeError) as e:
@@ -378,7 +378,7 @@ class _CopyResult:
     reason: str | None = None
 
 
-class ArchiveWriter:
+class LogCopyArchiveWriter:
     """An archive, open for one writer at a time."""
 
     def __init__(self, folder: Path) -> None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ctxkit.formats.chat_api_parsers import parse_tool_schemas
+from ctxkit.formats.chat_message_and_usage_parsers import parse_tool_schemas
 from ctxkit.formats.untrusted_record_parsing import as_dict, as_list, as_str
 from ctxkit.session.messages import Part, Text, ToolSchema
 

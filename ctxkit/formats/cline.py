@@ -11,7 +11,7 @@ import msgspec
 from msgspec.structs import replace
 
 from ctxkit.errors import ReadError
-from ctxkit.formats.chat_api_parsers import (
+from ctxkit.formats.chat_message_and_usage_parsers import (
     fill_tool_names,
     is_supported_part,
     make_usage_from_total,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from ctxkit.errors import ReadError
-from ctxkit.formats.chat_api_parsers import parse_tool_schemas
+from ctxkit.formats.chat_message_and_usage_parsers import parse_tool_schemas
 from ctxkit.formats.codex_replies_from_items import (
     CALL_TYPES,
     OUTPUT_TYPES,

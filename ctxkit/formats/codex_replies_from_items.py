@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from ctxkit.formats.chat_api_parsers import parse_parts_and_results
+from ctxkit.formats.chat_message_and_usage_parsers import parse_parts_and_results
 from ctxkit.formats.session_builder import MAX_PARTS, SessionBuilder
 from ctxkit.formats.untrusted_record_parsing import (
     as_dict,

@@ -9,7 +9,11 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from msgspec.structs import replace
 
-from ctxkit.formats.chat_api_parsers import fill_tool_names, parse_chat_message, parse_tool_schemas
+from ctxkit.formats.chat_message_and_usage_parsers import (
+    fill_tool_names,
+    parse_chat_message,
+    parse_tool_schemas,
+)
 from ctxkit.formats.session_builder import MAX_PARTS, SessionBuilder
 from ctxkit.formats.untrusted_record_parsing import (
     DAMAGE_ERRORS,

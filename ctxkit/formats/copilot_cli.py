@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
-from ctxkit.formats.chat_api_parsers import count_skipped, make_usage_from_total
+from ctxkit.formats.chat_message_and_usage_parsers import count_skipped, make_usage_from_total
 from ctxkit.formats.session_builder import SessionBuilder
 from ctxkit.formats.untrusted_record_parsing import (
     as_dict,

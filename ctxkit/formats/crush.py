@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
-from ctxkit.formats.chat_api_parsers import count_skipped, parse_stop_reason
+from ctxkit.formats.chat_message_and_usage_parsers import count_skipped, parse_stop_reason
 from ctxkit.formats.read_only_sqlite import Database, decode_json_cell, open_database
 from ctxkit.formats.session_builder import SessionBuilder, nest_subagents
 from ctxkit.formats.untrusted_record_parsing import (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ctxkit.formats.chat_api_parsers import CHAT_ROLES, count_skipped
+from ctxkit.formats.chat_message_and_usage_parsers import CHAT_ROLES, count_skipped
 from ctxkit.formats.fuseraft_turns_and_companion_files import add_turn, summarize_companion_files
 from ctxkit.formats.session_builder import SessionBuilder
 from ctxkit.formats.untrusted_record_parsing import (

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 from msgspec.structs import replace
 
 from ctxkit.errors import ReadError
-from ctxkit.formats.chat_api_parsers import count_skipped, subtract_cached
+from ctxkit.formats.chat_message_and_usage_parsers import count_skipped, subtract_cached
 from ctxkit.formats.fuseraft_turns_and_companion_files import (
     parse_turn_usage,
     summarize_companion_files,

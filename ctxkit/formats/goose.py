@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ctxkit.formats.chat_api_parsers import count_skipped
+from ctxkit.formats.chat_message_and_usage_parsers import count_skipped
 from ctxkit.formats.read_only_sqlite import Database, decode_json_cell, open_database
 from ctxkit.formats.session_builder import SessionBuilder
 from ctxkit.formats.untrusted_record_parsing import (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ctxkit.formats.chat_api_parsers import (
+from ctxkit.formats.chat_message_and_usage_parsers import (
     fill_tool_names,
     parse_chat_message,
     parse_stop_reason,

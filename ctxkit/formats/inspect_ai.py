@@ -8,7 +8,7 @@ import msgspec
 from msgspec.structs import replace
 
 from ctxkit.errors import ReadError
-from ctxkit.formats.chat_api_parsers import (
+from ctxkit.formats.chat_message_and_usage_parsers import (
     count_skipped,
     fill_tool_names,
     parse_chat_message,

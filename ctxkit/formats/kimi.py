@@ -12,7 +12,7 @@ import msgspec
 from msgspec.structs import replace
 
 from ctxkit.errors import ReadError
-from ctxkit.formats.chat_api_parsers import (
+from ctxkit.formats.chat_message_and_usage_parsers import (
     count_skipped,
     parse_chat_message,
     parse_parts_and_results,

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
-from ctxkit.formats.chat_api_parsers import (
+from ctxkit.formats.chat_message_and_usage_parsers import (
     count_skipped,
     fill_tool_names,
     parse_chat_message,
@@ -20,7 +20,7 @@ from ctxkit.formats.conversations_from_requests import (
     make_keyed_message,
 )
 from ctxkit.formats.session_builder import SessionBuilder
-from ctxkit.formats.trace_spans import extract_prompt_and_reply, extract_raw_messages
+from ctxkit.formats.sessions_from_trace_spans import extract_prompt_and_reply, extract_raw_messages
 from ctxkit.formats.untrusted_record_parsing import (
     as_dict,
     as_list,

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from ctxkit.formats.chat_api_parsers import (
+from ctxkit.formats.chat_message_and_usage_parsers import (
     count_skipped,
     fill_tool_names,
     parse_chat_message,

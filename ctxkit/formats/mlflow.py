@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from ctxkit.formats.trace_spans import build_sessions_from_spans
+from ctxkit.formats.sessions_from_trace_spans import build_sessions_from_spans
 from ctxkit.formats.untrusted_record_parsing import as_dict, as_list, as_str, parse_embedded_json
 
 if TYPE_CHECKING:

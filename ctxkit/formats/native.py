@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any, NotRequired, TypedDict, TypeVa
 import msgspec
 
 from ctxkit.formats.pi import EntryReader
-from ctxkit.formats.pi_messages import (
-    EntryIdsAndParents,
+from ctxkit.formats.pi_message_parsing_and_encoding import (
+    WrittenEntryIdsAndParents,
     encode_compaction,
     encode_entry,
     encode_header,
@@ -405,7 +405,7 @@ def encode_session_lines(session: Session) -> Iterator[bytes]:
     timestamp = format_timestamp(session.started)
     yield encode_line(encode_header(session))
     yield encode_session_fields_line(session)
-    tree = EntryIdsAndParents(session)
+    tree = WrittenEntryIdsAndParents(session)
     for i, entry in enumerate(session.log):
         yield from encode_entry_lines(tree, i, entry)
     last_id = tree.id(len(session.log) - 1) if session.log else _ROOT_ID
@@ -435,13 +435,15 @@ def encode_end_line(session: Session) -> bytes:
     if session.parents:
         state["parents"] = session.parents
     leaf = session.leaf if 0 <= session.leaf <= last_index else last_index
-    parent = EntryIdsAndParents.id(leaf) if leaf >= 0 else _ROOT_ID
+    parent = WrittenEntryIdsAndParents.id(leaf) if leaf >= 0 else _ROOT_ID
     return _encode_custom_entry(
         "ffffffff", parent, format_timestamp(session.started), "ctxkit.end", state
     )
 
 
-def encode_entry_lines(ids: EntryIdsAndParents, i: int, entry: Message | Edit) -> Iterator[bytes]:
+def encode_entry_lines(
+    ids: WrittenEntryIdsAndParents, i: int, entry: Message | Edit
+) -> Iterator[bytes]:
     """Yield the lines of an entry: its mark, and its Pi form if it has one.
 
     Args:

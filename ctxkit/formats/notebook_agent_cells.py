@@ -8,7 +8,7 @@ import re
 import shlex
 from typing import TYPE_CHECKING, Any
 
-from ctxkit.formats.chat_api_parsers import count_skipped
+from ctxkit.formats.chat_message_and_usage_parsers import count_skipped
 from ctxkit.formats.session_builder import SessionBuilder
 from ctxkit.formats.untrusted_record_parsing import (
     as_dict,

@@ -7,7 +7,11 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from ctxkit.errors import ReadError
-from ctxkit.formats.chat_api_parsers import encode_tool_schemas, parse_stop_reason, parse_usage
+from ctxkit.formats.chat_message_and_usage_parsers import (
+    encode_tool_schemas,
+    parse_stop_reason,
+    parse_usage,
+)
 from ctxkit.formats.conversations_from_requests import (
     ChatConversation,
     is_chat_list,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec.structs import replace
 
 from ctxkit.errors import ReadError
-from ctxkit.formats.chat_api_parsers import parse_usage
+from ctxkit.formats.chat_message_and_usage_parsers import parse_usage
 from ctxkit.formats.conversations_from_requests import (
     ChatConversation,
     is_chat_message,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
-from ctxkit.formats.chat_api_parsers import count_skipped
+from ctxkit.formats.chat_message_and_usage_parsers import count_skipped
 from ctxkit.formats.session_builder import TOO_MANY_COMPACTIONS, SessionBuilder
 from ctxkit.formats.untrusted_record_parsing import (
     as_dict,

@@ -10,8 +10,8 @@ from msgspec.structs import replace
 
 from ctxkit.errors import ReadError
 from ctxkit.formats.conversion_losses import count_conversion_losses
-from ctxkit.formats.pi_messages import (
-    EntryIdsAndParents,
+from ctxkit.formats.pi_message_parsing_and_encoding import (
+    WrittenEntryIdsAndParents,
     apply_kind_and_user_visibility,
     encode_compaction,
     encode_entry,
@@ -457,7 +457,7 @@ def encode_session(session: Session) -> tuple[Iterator[bytes], Counter[str]]:
 
 def _encode_lines(session: Session) -> Iterator[bytes]:
     yield encode_line(encode_header(session))
-    tree = EntryIdsAndParents(session)
+    tree = WrittenEntryIdsAndParents(session)
     entry_ids: dict[int, str | None] = {-1: None}
     for i, entry in enumerate(session.log):
         parent_id = entry_ids[tree.before(i)]

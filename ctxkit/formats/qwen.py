@@ -6,7 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
-from ctxkit.formats.chat_api_parsers import count_skipped, fill_tool_names, parse_chat_message
+from ctxkit.formats.chat_message_and_usage_parsers import (
+    count_skipped,
+    fill_tool_names,
+    parse_chat_message,
+)
 from ctxkit.formats.session_builder import SessionBuilder, match_history_with_visible_messages
 from ctxkit.formats.untrusted_record_parsing import (
     as_dict,

@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from ctxkit._internal.gc_pause import pause_gc
-from ctxkit._internal.lazy_exports_and_hooks import call_hook, make_dunder_dir
+from ctxkit._internal.lazy_exports_and_late_bound_calls import call_hook, make_dunder_dir
 from ctxkit.errors import BadArguments, ReadError, UnknownFormat
+from ctxkit.formats.impossible_size_removal import drop_impossible_sizes
 from ctxkit.formats.log_file_content import Source
 from ctxkit.formats.registry import (
     READER_MODULES,
@@ -27,8 +28,8 @@ from ctxkit.formats.registry import (
     get_reader,
     is_reader_of,
 )
-from ctxkit.formats.session_record_repairs import drop_impossible_sizes, repair_session
 from ctxkit.formats.transcript_and_raw_body_join import join_transcripts_with_raw_bodies
+from ctxkit.formats.zero_usage_and_lost_start_repairs import repair_session
 from ctxkit.session.messages import Edit, Fault, Message
 from ctxkit.session.session import Session
 from ctxkit.tokens.context_windows import share_window_evidence
@@ -149,7 +150,7 @@ def read_all(
 
 def find_unread_logs(
     location: str | os.PathLike[str], reader: Reader | None = None
-) -> list[UnreadLog]:
+) -> list[LogCandidate]:
     """Return the files and session folders that may be sessions, without reading them.
 
     Args:
@@ -198,7 +199,7 @@ def _encode_sdk_object(message: Any) -> Any:
 
 
 def _collect_sessions(
-    candidates: list[UnreadLog], reader: Reader | None, sessions: Sessions, progress: bool
+    candidates: list[LogCandidate], reader: Reader | None, sessions: Sessions, progress: bool
 ) -> None:
     # A parent's file lies higher in the tree than those of its subagents. Reading from the top down
     # thus finds each parent first, and the files that it read as its children are skipped.
@@ -483,7 +484,7 @@ _PEEK_BYTES = 1024
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class UnreadLog:
+class LogCandidate:
     """A file, or a folder that is one session, that may be read."""
 
     path: Path
@@ -518,7 +519,7 @@ class UnreadLog:
 
 def find_log_files(
     location: Path, find_folder_reader: Callable[[Path], Callable[[Path], Any] | None]
-) -> list[UnreadLog]:
+) -> list[LogCandidate]:
     """List the files at a location, sorted by name.
 
     Args:
@@ -528,20 +529,20 @@ def find_log_files(
     if location.is_dir():
         return list(_walk_folder(location, find_folder_reader))
     if location.exists() or location.is_symlink() or not glob.has_magic(str(location)):
-        return [UnreadLog(path=location, is_named=True)]
-    candidates: list[UnreadLog] = []
+        return [LogCandidate(path=location, is_named=True)]
+    candidates: list[LogCandidate] = []
     for name in sorted(glob.iglob(str(location), recursive=True)):  # noqa: PTH207  Path.glob refuses absolute patterns
         path = type(location)(name)
         if path.is_dir():
             candidates += [] if "**" in str(location) else _walk_folder(path, find_folder_reader)
         else:
-            candidates.append(UnreadLog(path=path))
-    return candidates or [UnreadLog(path=location, is_named=True, why="no file matches.")]
+            candidates.append(LogCandidate(path=path))
+    return candidates or [LogCandidate(path=location, is_named=True, why="no file matches.")]
 
 
 def _walk_folder(
     top: Path, find_folder_reader: Callable[[Path], Callable[[Path], Any] | None]
-) -> Iterator[UnreadLog]:
+) -> Iterator[LogCandidate]:
     visited: set[str] = set()
     for folder, subfolders, files in os.walk(top, followlinks=True):
         real = os.path.realpath(folder)
@@ -553,11 +554,11 @@ def _walk_folder(
         read_folder = find_folder_reader(path)
         if read_folder is not None:
             subfolders.clear()
-            yield UnreadLog(path=path, read_folder=read_folder)
+            yield LogCandidate(path=path, read_folder=read_folder)
             continue
         subfolders[:] = sorted(d for d in subfolders if d not in _SKIPPED_FOLDERS)
         for name in sorted(files):
-            candidate = UnreadLog(path=path / name, real_folder=real)
+            candidate = LogCandidate(path=path / name, real_folder=real)
             has_log_suffix = os.path.splitext(name)[1].lower() in LOG_SUFFIXES  # noqa: PTH122  ten times as quick
             if has_log_suffix or candidate.is_log or _may_be_text(candidate.path):
                 yield candidate

@@ -24,7 +24,7 @@ READER_MODULES = (
     "codex",
     "codex_exec",
     "copilot_cli",
-    "fuseraft_snapshot_logs",
+    "fuseraft_token_snapshot_logs",
     "fuseraft_events",
     "fuseraft_checkpoint",
     "fuseraft_post_mortem",

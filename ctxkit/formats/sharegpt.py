@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ctxkit.formats.chat_api_parsers import count_skipped, parse_tool_schemas
+from ctxkit.formats.chat_message_and_usage_parsers import count_skipped, parse_tool_schemas
 from ctxkit.formats.session_builder import SessionBuilder
 from ctxkit.formats.untrusted_record_parsing import (
     as_dict,

@@ -7,7 +7,11 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from ctxkit import tokens
-from ctxkit.formats.chat_api_parsers import count_skipped, parse_parts_and_results, parse_tool_calls
+from ctxkit.formats.chat_message_and_usage_parsers import (
+    count_skipped,
+    parse_parts_and_results,
+    parse_tool_calls,
+)
 from ctxkit.formats.session_builder import SessionBuilder
 from ctxkit.formats.untrusted_record_parsing import (
     as_dict,

@@ -7,7 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
-from ctxkit.formats.chat_api_parsers import fill_tool_names, parse_chat_message, parse_usage
+from ctxkit.formats.chat_message_and_usage_parsers import (
+    fill_tool_names,
+    parse_chat_message,
+    parse_usage,
+)
 from ctxkit.formats.session_builder import SessionBuilder
 from ctxkit.formats.untrusted_record_parsing import (
     DAMAGE_ERRORS,

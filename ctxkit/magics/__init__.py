@@ -7,7 +7,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from ctxkit._internal.lazy_exports_and_hooks import make_dunder_dir
+from ctxkit._internal.lazy_exports_and_late_bound_calls import make_dunder_dir
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -48,11 +48,11 @@ def load(shell: InteractiveShell) -> None:
     from ctxkit.agent.system_prompt import SECTIONS
     from ctxkit.formats.registry import format_names
     from ctxkit.magics.line_parser import make_completion_matcher
-    from ctxkit.magics.magic_arguments_and_sessions import MEMORY_WORDS, open_memory_store
     from ctxkit.magics.magic_dispatch import AGENT_MAGIC, COMPACT_MAGIC, TEAM_MAGIC
     from ctxkit.magics.magics_class import CONTEXT_SUBCOMMANDS, DEFAULT_SUBCOMMAND, CtxKit
     from ctxkit.magics.memory_commands import MEMORY_SUBCOMMANDS
-    from ctxkit.policies.memory_entries_and_digests import MEMORY_TYPES
+    from ctxkit.magics.session_settings_and_name_resolver import MEMORY_WORDS, open_memory_store
+    from ctxkit.policies.memory_entries import MEMORY_TYPES
     from ctxkit.presets.registry_and_setting_checks import names as presets
 
     warn_of_module_conflict()

@@ -37,10 +37,10 @@ from ctxkit.agent.tools.execution_and_results import (
     image_from_bytes,
     image_from_value,
 )
-from ctxkit.agent.turn_state_and_events import Limits
+from ctxkit.agent.turn_limits_and_token_budgets import Limits
 from ctxkit.errors import BadArguments, ModelError
+from ctxkit.magics.cell_magic_arguments import SESSION_SETTINGS, AgentArguments
 from ctxkit.magics.kernel_sessions import DEFAULT_SESSION
-from ctxkit.magics.magic_arguments_and_sessions import SESSION_SETTINGS, AgentArguments
 from ctxkit.magics.magic_dispatch import PreformattedText
 from ctxkit.magics.mcp_servers_and_acp_agents import check_acp_agent_options, find_acp_agent_log
 from ctxkit.magics.turn_display import CellOutput, LiveTurnDisplay, TerminalOutput
@@ -489,8 +489,11 @@ def _describe_tools(named: Sequence[str | Any]) -> list[Any]:
     """
     from tempfile import TemporaryDirectory
 
-    from ctxkit.agent.tools.built_in_tools import make_inert_brief_and_summary_tools, make_tools
     from ctxkit.agent.tools.confined_root import RootFolder
+    from ctxkit.agent.tools.python_shell_and_summary_tools import (
+        make_inert_brief_and_summary_tools,
+        make_tools,
+    )
 
     with TemporaryDirectory() as folder:
         return make_tools(named, RootFolder(folder), {}, work=make_inert_brief_and_summary_tools())

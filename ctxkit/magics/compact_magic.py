@@ -28,9 +28,9 @@ if TYPE_CHECKING:
     from typing import Any
 
     from ctxkit.agent.live_session import LiveSession
+    from ctxkit.magics.cell_magic_arguments import CompactArguments
     from ctxkit.magics.kernel_sessions import KitState
-    from ctxkit.magics.magic_arguments_and_sessions import CompactArguments
-    from ctxkit.policies.base import BasePolicy
+    from ctxkit.policies.policy_base_and_chains import BasePolicy
     from ctxkit.policies.protocols import Policy
     from ctxkit.session.messages import Edit
     from ctxkit.session.session import Session

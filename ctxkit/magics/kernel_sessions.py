@@ -12,15 +12,15 @@ import msgspec
 from ctxkit.agent.signed_session_settings import read_session_settings
 from ctxkit.agent.system_prompt import parse_section_names
 from ctxkit.errors import BadArguments, did_you_mean
-from ctxkit.magics.magic_arguments_and_sessions import (
-    SESSION_SETTINGS,
-    KitSettings,
-    LiveSessionConfig,
-    SettingNameResolver,
-)
+from ctxkit.magics.cell_magic_arguments import SESSION_SETTINGS
 from ctxkit.magics.mcp_servers_and_acp_agents import (
     McpServerProcesses,
     open_acp_session,
+)
+from ctxkit.magics.session_settings_and_name_resolver import (
+    KitSettings,
+    LiveSessionConfig,
+    ModelRulesAndToolResolver,
 )
 from ctxkit.session.session import Session
 
@@ -53,7 +53,7 @@ class LiveSessions:
     """
 
     def __init__(self, kit: KitSettings) -> None:
-        self._kit, self.resolver = kit, SettingNameResolver(kit)
+        self._kit, self.resolver = kit, ModelRulesAndToolResolver(kit)
         self._open_sessions: dict[str, LiveSession] = {}
         self._configs: dict[str, LiveSessionConfig] = {}
         self._remembered: dict[str, dict[str, Any]] = {}

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ctxkit._internal.formatting_and_sanitizing import escape_html, sanitize_text
 from ctxkit.errors import BadArguments, did_you_mean
+from ctxkit.magics.cell_magic_arguments import AgentArguments, CompactArguments, TeamArguments
 from ctxkit.magics.line_parser import (
     format_usage,
     has_help_flag,
@@ -14,11 +15,6 @@ from ctxkit.magics.line_parser import (
     split_tokens,
     strip_comment,
     strip_semicolon,
-)
-from ctxkit.magics.magic_arguments_and_sessions import (
-    AgentArguments,
-    CompactArguments,
-    TeamArguments,
 )
 
 if TYPE_CHECKING:

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING
 from ctxkit._internal.formatting_and_sanitizing import sanitize_line
 from ctxkit.errors import BadArguments
 from ctxkit.magics.line_parser import option_field, positional_field, remaining_text_field
-from ctxkit.magics.magic_arguments_and_sessions import open_memory_store
 from ctxkit.magics.magic_dispatch import PreformattedText, Subcommand
 from ctxkit.magics.session_report_commands import (
     EmptyArguments,
     LiveSessionArguments,
     sanitize_text_columns,
 )
-from ctxkit.policies.memory_entries_and_digests import make_entry
+from ctxkit.magics.session_settings_and_name_resolver import open_memory_store
+from ctxkit.policies.memory_entries import make_entry
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -72,7 +72,7 @@ def list_memory_entries(_: KitState, arguments: MemoryListArguments) -> pd.DataF
     """
     import pandas as pd
 
-    from ctxkit.policies.memory_entries_and_digests import rank_by_score
+    from ctxkit.policies.memory_ranking_and_digests import rank_by_score
 
     store = open_memory_store()
     for fault in store.faults():
@@ -103,7 +103,7 @@ def add_memory_entry(kit: KitState, arguments: MemoryAddArguments) -> Preformatt
     Raises:
         BadArguments: there is no description.
     """
-    from ctxkit.policies.memory_entries_and_digests import make_entry_name
+    from ctxkit.policies.memory_entries import make_entry_name
 
     if not arguments.description.strip():
         raise BadArguments(
@@ -180,7 +180,10 @@ def extract_memory_entries(kit: KitState, arguments: LiveSessionArguments) -> Pr
     return PreformattedText(summary + (f" {cost}" if cost else ""))
 
 
-def prune_extracted_memory_entries(_: KitState, arguments: EmptyArguments) -> PreformattedText:  # noqa: ARG001  the shape of a subcommand
+def prune_surplus_extracted_memory_entries(
+    _: KitState,
+    arguments: EmptyArguments,  # noqa: ARG001  the shape of a subcommand
+) -> PreformattedText:
     """Delete extracted entries above the limits; entries that a person wrote stay."""
     from ctxkit.agent.memory.session_memory import EXTRACTED_BY
 
@@ -214,7 +217,7 @@ MEMORY_SUBCOMMANDS = {
             "consolidate",
             "Remove extracted entries that repeat others or pass the limits.",
             EmptyArguments,
-            prune_extracted_memory_entries,
+            prune_surplus_extracted_memory_entries,
         ),
         Subcommand(
             "extract",

@@ -19,7 +19,7 @@ from ctxkit.magics.line_parser import option_field, positional_field
 from ctxkit.magics.magic_dispatch import PreformattedText, Subcommand
 from ctxkit.session.compactions_and_prunings import count_compactions
 from ctxkit.session.messages import Edit
-from ctxkit.tokens.live_prompt_sizes import find_current_call
+from ctxkit.tokens.live_prompt_sizes import find_call_of_current_size
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -27,10 +27,10 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from ctxkit._internal.tables import Table
-    from ctxkit.agent.files_beside_session_log import ContextReportStore
+    from ctxkit.agent.event_snapshot_and_report_files import ContextReportStore
     from ctxkit.magics.kernel_sessions import KitState
     from ctxkit.metrics.context_window_report import ContextReport
-    from ctxkit.metrics.cost.spend_breakdown import Spend
+    from ctxkit.metrics.cost.spend_by_turn_tool_file import Spend
     from ctxkit.plots.chart import Chart
     from ctxkit.session.session import Session
 
@@ -97,7 +97,7 @@ def list_compactions(kit: KitState, options: SessionArguments) -> pd.DataFrame:
 
 def show_spending(kit: KitState, options: SessionArguments) -> Spend:
     """Show the cost of a session by turn, tool, file and cache."""
-    from ctxkit.metrics.cost.spend_breakdown import spend
+    from ctxkit.metrics.cost.spend_by_turn_tool_file import spend
 
     return spend(kit.session(options.session))
 
@@ -183,14 +183,14 @@ class StatusArguments(CallArguments):
 
 
 @dataclass(frozen=True)
-class ContextListArguments(CallArguments):
+class WindowPartListArguments(CallArguments):
     """The line of `%context list`."""
 
     user: bool = option_field("what the user sees, and what of it the agent sees", default=False)
 
 
 @dataclass(frozen=True)
-class ContextDetailArguments(CallArguments):
+class FullReportArguments(CallArguments):
     """The line of `%context detail`."""
 
     kept: str | None = option_field("a report that was kept, by its id, or `last`")
@@ -276,7 +276,7 @@ def _make_status(kit: KitState, options: CallArguments) -> ContextStatus:
     return ContextStatus(report, count_compactions(session, stop), kit.contributors)
 
 
-def list_window_parts(kit: KitState, options: ContextListArguments) -> pd.DataFrame:
+def list_window_parts(kit: KitState, options: WindowPartListArguments) -> pd.DataFrame:
     """Return one row per section of the window."""
     if options.user:
         return list_user_visible_messages(kit, options)
@@ -328,7 +328,7 @@ def _describe_audience(table: pd.DataFrame) -> str:
     return f"The user sees {pluralize(len(table), 'message')}; the agent no longer sees {gone:,}."
 
 
-def show_full_report(kit: KitState, options: ContextDetailArguments) -> ContextReport:
+def show_full_report(kit: KitState, options: FullReportArguments) -> ContextReport:
     """Return the full report of a call, or a stored one."""
     if options.kept is None:
         return make_context_report(kit, options)
@@ -344,7 +344,7 @@ def make_context_report(kit: KitState, options: CallArguments) -> ContextReport:
     if options.call is not None:
         return report(session, options.call)
     if session.prompt_source is not None and session.format != "replay":
-        return report(session, find_current_call(session))
+        return report(session, find_call_of_current_size(session))
     after = session.path[session.calls[-1].position + 1 :] if session.calls else ()
     compacted = any(
         isinstance(e, Edit) for e in after
@@ -392,14 +392,14 @@ VIEW_SUBCOMMANDS = (
     Subcommand(
         "list",
         "What fills the window at a call, one line a section.",
-        ContextListArguments,
+        WindowPartListArguments,
         list_window_parts,
         FILL_TASK,
     ),
     Subcommand(
         "detail",
         "The whole report of a call, with its largest messages.",
-        ContextDetailArguments,
+        FullReportArguments,
         show_full_report,
         FILL_TASK,
     ),
@@ -474,7 +474,7 @@ def count_next_prompt_tokens(kit: KitState, options: SessionArguments) -> Prefor
 
 def _get_report_store(kit: KitState, name: str | None) -> ContextReportStore:
     from ctxkit.agent.ctxkit_folder_and_trust import Workspace
-    from ctxkit.agent.files_beside_session_log import ContextReportStore
+    from ctxkit.agent.event_snapshot_and_report_files import ContextReportStore
 
     session_name = name or kit.lives.current_name
     if session_name is not None and session_name in kit.lives:
@@ -569,7 +569,7 @@ class ValidateConfigArguments:
 
 def validate_config_file(_: KitState, options: ValidateConfigArguments) -> PreformattedText:
     """List the faults of a config file, one per line."""
-    from ctxkit.experiments.agent_config_file_validation import validate as of
+    from ctxkit.experiments.compaction_config_file_validation import validate as of
 
     table = of(Path(options.path).expanduser(), system=options.system)
     rows = [f"{level}: {why}" for level, why in table.itertuples(index=False)]

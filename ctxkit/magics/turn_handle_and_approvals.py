@@ -26,12 +26,12 @@ from ctxkit._internal.formatting_and_sanitizing import (
     sanitize_text,
 )
 from ctxkit._internal.redaction import redact, redact_json
-from ctxkit.agent.tools.built_in_tools import (
+from ctxkit.agent.tools.execution_and_results import run_in_thread
+from ctxkit.agent.tools.python_shell_and_summary_tools import (
     TOOL_NAMES,
     make_inert_brief_and_summary_tools,
     make_tools,
 )
-from ctxkit.agent.tools.execution_and_results import run_in_thread
 from ctxkit.errors import BadArguments, did_you_mean
 
 if TYPE_CHECKING:

@@ -9,20 +9,20 @@ from .frames.per_message import audience as audience
 from .losable_items import LosableItem as LosableItem, extract_items as extract_items
 from .loss_tables import drift as drift, losses as losses
 from .prompt_composition import count_groups_by_call as count_groups_by_call
-from .planted_facts_and_audits import audits as audits
+from .planted_facts_and_compaction_audits import audits as audits
 from .fact_retention import meaning as meaning
 from .compaction_outcomes import thrash as thrash
-from .optimal_trigger import when_to_compact as when_to_compact
+from .optimal_trigger_floor_and_wait import when_to_compact as when_to_compact
 from .user_rule_loss_and_breaches import user_rules as user_rules
 
 from . import (
     compaction_formulas as compaction_formulas,
     cache_misses as cache_misses,
-    run_elongation as run_elongation,
+    run_elongation_from_studies as run_elongation_from_studies,
     fact_retention as fact_retention,
     loss_tables as loss_tables,
-    planted_facts_and_audits as planted_facts_and_audits,
+    planted_facts_and_compaction_audits as planted_facts_and_compaction_audits,
     compaction_outcomes as compaction_outcomes,
-    optimal_trigger as optimal_trigger,
+    optimal_trigger_floor_and_wait as optimal_trigger_floor_and_wait,
 )
 from .cost import session_bill as session_bill

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from ctxkit._internal.lazy_exports_and_hooks import make_dunder_dir
+from ctxkit._internal.lazy_exports_and_late_bound_calls import make_dunder_dir
 from ctxkit.engine.cache_model.call_features import (
     HOUR,
     MIN_MISS_TOKENS,
@@ -27,7 +27,7 @@ from ctxkit.engine.cache_model.call_features import (
     is_miss,
 )
 from ctxkit.formats.sessions_from_arguments import accepts_session
-from ctxkit.tokens.message_sizes import MessageSizes, measure_sizes
+from ctxkit.tokens.message_sizes_from_recorded_prompts import MessageSizes, measure_sizes
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

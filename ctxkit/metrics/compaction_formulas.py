@@ -8,7 +8,7 @@ from __future__ import annotations
 from math import inf, sqrt
 from typing import TYPE_CHECKING
 
-from ctxkit._internal.lazy_exports_and_hooks import make_dunder_dir
+from ctxkit._internal.lazy_exports_and_late_bound_calls import make_dunder_dir
 from ctxkit.errors import BadArguments
 from ctxkit.formats.sessions_from_arguments import accepts_session
 from ctxkit.metrics.prompt_sizes_and_contents import get_prompt_sizes
@@ -25,7 +25,7 @@ __all__ = [
     "best_trigger",
     "compute_headroom_share",
     "estimate_append_only_prompts",
-    "get_append_only_token_ratio",
+    "get_append_only_token_multiple",
     "keep_alive_limit",
     "mutation_gain",
     "price_turn_after_hit_expiry_or_compaction",
@@ -344,7 +344,7 @@ def estimate_append_only_prompts(prompts: Sequence[int], outputs: Sequence[int])
 
 
 @accepts_session
-def get_append_only_token_ratio(session: Session) -> float | None:
+def get_append_only_token_multiple(session: Session) -> float | None:
     """Return the ratio of the tokens that an append-only session would have sent to those sent.
 
     Args:
@@ -356,7 +356,7 @@ def get_append_only_token_ratio(session: Session) -> float | None:
 
     Example:
         >>> import ctxkit as ck
-        >>> get_append_only_token_ratio(ck.samples.path("billing")) > 1
+        >>> get_append_only_token_multiple(ck.samples.path("billing")) > 1
         True
     """
     sizes, source = get_prompt_sizes(session)

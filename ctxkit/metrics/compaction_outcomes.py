@@ -25,11 +25,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import msgspec
 import numpy as np
 
-from ctxkit._internal.lazy_exports_and_hooks import make_dunder_dir
+from ctxkit._internal.lazy_exports_and_late_bound_calls import make_dunder_dir
 from ctxkit.formats.sessions_from_arguments import accepts_session
 from ctxkit.metrics.compaction_savings_and_payback import (
+    CombinedCompactionBeforeCall,
     CompactionRefillAndPayback,
-    CompactionsBeforeCall,
     drop_compactions_after_last_call,
     get_replay_compactions,
     get_replay_prompt_sizes,
@@ -49,8 +49,13 @@ from ctxkit.policies.protocols import MODEL_FREE_METHODS
 from ctxkit.session.compactions_and_prunings import group_edits
 from ctxkit.session.messages import SEALED_SUMMARY, Message
 from ctxkit.session.session import apply_edit
-from ctxkit.session.tool_calls import get_call_path, is_read_only_tool, is_read_tool, is_write_tool
-from ctxkit.tokens.message_sizes import MessageSizes, measure_sizes
+from ctxkit.session.tool_call_paths_and_descriptions import (
+    get_call_path,
+    is_read_only_tool,
+    is_read_tool,
+    is_write_tool,
+)
+from ctxkit.tokens.message_sizes_from_recorded_prompts import MessageSizes, measure_sizes
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -63,7 +68,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "CompactionOutcome",
-    "ThrashSummary",
+    "CompactionOutcomeSummary",
     "get_compaction_outcomes",
     "get_compactions_and_prompts",
     "measure_longest_run_over_limit",
@@ -97,7 +102,7 @@ class CompactionOutcome(CompactionRefillAndPayback, frozen=True, kw_only=True):
     """Tool calls until the first that writes; None: none did."""
 
 
-class ThrashSummary(msgspec.Struct, frozen=True):
+class CompactionOutcomeSummary(msgspec.Struct, frozen=True):
     """The outcomes of all compactions of a session. Shares are 0..1; None: unknown for all."""
 
     outcomes: tuple[CompactionOutcome, ...]
@@ -120,7 +125,7 @@ class ThrashSummary(msgspec.Struct, frozen=True):
 
 
 @accepts_session
-def thrash(session: Session, *, anchored: MessageSizes | None = None) -> ThrashSummary:
+def thrash(session: Session, *, anchored: MessageSizes | None = None) -> CompactionOutcomeSummary:
     """Judge the compactions of a session or a replay, one by one and together.
 
     Args:
@@ -140,7 +145,7 @@ def thrash(session: Session, *, anchored: MessageSizes | None = None) -> ThrashS
     verdicts = summarise_verdicts([o.savings for o in outcomes], outcomes)
     if session.edits and not has_prompt_sizes(session):
         verdicts = dict.fromkeys(verdicts)
-    return ThrashSummary(
+    return CompactionOutcomeSummary(
         outcomes=outcomes,
         **verdicts,
         reread_rate=mean_or_none([o.reread_rate for o in outcomes]),
@@ -221,7 +226,7 @@ def get_compaction_outcomes(
 
 def get_compactions_and_prompts(
     session: Session, anchored: MessageSizes
-) -> tuple[list[CompactionsBeforeCall], SentPromptSizes]:
+) -> tuple[list[CombinedCompactionBeforeCall], SentPromptSizes]:
     """Return the compactions of a session or a replay, and its prompts.
 
     Args:
@@ -268,7 +273,7 @@ def _group_edits_by_call(session: Session) -> dict[int, _EditsBeforeCall]:
 
 def _recorded_compactions(
     session: Session, anchored: MessageSizes, prompts: list[int]
-) -> list[CompactionsBeforeCall]:
+) -> list[CombinedCompactionBeforeCall]:
     """Return the compactions of a record: those before each call, or after the last, as one."""
     compactions, visible, position = [], list[Message](), 0
     # The measured sizes of each compaction, by the positions of its first and its last edit.
@@ -309,7 +314,7 @@ def _recorded_compactions(
         is_common = [*map(is_, visible_before, visible), False]
         common_tokens = anchored.sum_of(visible[: is_common.index(False)])
         compactions.append(
-            CompactionsBeforeCall(
+            CombinedCompactionBeforeCall(
                 call=call,
                 before=before,
                 after=after,

@@ -2,7 +2,7 @@
 
 # From a compaction to a verdict
 #
-# A `CompactionsBeforeCall` combines all compactions before one call: the sizes of its prompt
+# A `CombinedCompactionBeforeCall` combines all compactions before one call: the sizes of its prompt
 # without and with them, the summaries written, and the front that the cache still has.
 # A verdict follows from the prompts after it, up to the next compaction:
 #   refill     share of the freed tokens that is in use again 3 and 10 calls later
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from ctxkit.engine import Run
+    from ctxkit.engine import RulesRun
     from ctxkit.metrics.cost.replay_cost_model import ReplayCostModel
     from ctxkit.session.messages import Edit
     from ctxkit.session.session import Session
@@ -52,7 +52,7 @@ SPIRAL_LENGTH = 3
 """Compactions in a row without progress that count as thrash (Codex stops trying there)."""
 
 
-class CompactionsBeforeCall(msgspec.Struct, frozen=True, gc=False):
+class CombinedCompactionBeforeCall(msgspec.Struct, frozen=True, gc=False):
     """All compactions before one call, as one. Sizes are tokens of that call's prompt."""
 
     call: int
@@ -103,7 +103,7 @@ class CompactionRefillAndPayback(msgspec.Struct, frozen=True):
 
 
 def judge_compactions(
-    compactions: Sequence[CompactionsBeforeCall],
+    compactions: Sequence[CombinedCompactionBeforeCall],
     prompts: SentPromptSizes,
     cost_model: ReplayCostModel,
     summaries_usd: Sequence[float | None],
@@ -140,7 +140,7 @@ def judge_compactions(
 
 
 def _refilled_share(
-    compaction: CompactionsBeforeCall, prompts: SentPromptSizes, calls: int, stop: int
+    compaction: CombinedCompactionBeforeCall, prompts: SentPromptSizes, calls: int, stop: int
 ) -> float | None:
     if compaction.call + calls >= stop or compaction.before <= compaction.after:
         return None
@@ -149,7 +149,7 @@ def _refilled_share(
 
 
 def count_requests_to_break_even(
-    compaction: CompactionsBeforeCall, cost_model: ReplayCostModel, summary_usd: float | None
+    compaction: CombinedCompactionBeforeCall, cost_model: ReplayCostModel, summary_usd: float | None
 ) -> float | None:
     """Return the requests after which a compaction is paid back, including its own call.
 
@@ -192,7 +192,7 @@ def _read_write_price(prices: Price, cost_model: ReplayCostModel) -> tuple[float
 
 
 def make_compaction_columns(
-    compactions: Sequence[CompactionsBeforeCall],
+    compactions: Sequence[CombinedCompactionBeforeCall],
     prompts: SentPromptSizes,
     cost_model: ReplayCostModel,
     summaries_usd: Sequence[float | None],
@@ -260,8 +260,8 @@ def is_thrashing(no_progress_streak: int, not_paid_back: Sequence[bool]) -> bool
 
 
 def drop_compactions_after_last_call(
-    compactions: Sequence[CompactionsBeforeCall], calls: int
-) -> list[CompactionsBeforeCall]:
+    compactions: Sequence[CombinedCompactionBeforeCall], calls: int
+) -> list[CombinedCompactionBeforeCall]:
     """Return the compactions that at least one of a number of calls follows.
 
     Args:
@@ -280,9 +280,9 @@ def measure_longest_run(flags: Sequence[bool]) -> int:
     return best
 
 
-def get_run_compactions(
-    run: Run, prompts: SentPromptSizes | None = None
-) -> list[CompactionsBeforeCall]:
+def get_rules_run_compactions(
+    run: RulesRun, prompts: SentPromptSizes | None = None
+) -> list[CombinedCompactionBeforeCall]:
     """Return the compactions of a run.
 
     Args:
@@ -319,7 +319,7 @@ def get_run_compactions(
         counts = len(old), len(new)
         front_and_sent = _shared_with_previous(sent, compaction.call, run.call)
         compactions.append(
-            CompactionsBeforeCall(
+            CombinedCompactionBeforeCall(
                 compaction.call,
                 compaction.before,
                 compaction.after,
@@ -333,7 +333,7 @@ def get_run_compactions(
     return compactions
 
 
-def get_replay_compactions(session: Session) -> list[CompactionsBeforeCall]:
+def get_replay_compactions(session: Session) -> list[CombinedCompactionBeforeCall]:
     """Return the compactions of a replay from the edits in its session.
 
     Args:
@@ -355,7 +355,7 @@ def get_replay_compactions(session: Session) -> list[CompactionsBeforeCall]:
         sizes = first.tokens_before or 0, last.tokens_after or 0
         front_and_sent = _shared_with_previous(prompts, call, len(prompts))
         compactions.append(
-            CompactionsBeforeCall(
+            CombinedCompactionBeforeCall(
                 call,
                 *sizes,
                 *counts,

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 from ctxkit.errors import BadArguments, did_you_mean
 from ctxkit.metrics.message_token_counts import count_messages
 from ctxkit.session.compactions_and_prunings import CompactionEdits, group_edits, has_sealed_summary
-from ctxkit.session.messages import Edit, Message, has_sealed_part
+from ctxkit.session.messages import Edit, Message, is_sealed_summary
 from ctxkit.session.session import apply_edit
 from ctxkit.tokens.live_prompt_sizes import get_sizes_around_compaction
-from ctxkit.tokens.message_sizes import group_prompts_by_agent
+from ctxkit.tokens.message_sizes_from_recorded_prompts import group_prompts_by_agent
 from ctxkit.tokens.message_token_counting import estimate_message_tokens
 
 if TYPE_CHECKING:
@@ -82,7 +82,7 @@ def measure_compactions(session: Session, count: Count = None) -> list[MeasuredC
         )
         visible_ids = set(map(id, moment.visible_before))
         inserted = [m for m in moment.visible_after if id(m) not in visible_ids]
-        is_unknown = has_sealed_summary(moment.group) or any(map(has_sealed_part, inserted))
+        is_unknown = has_sealed_summary(moment.group) or any(map(is_sealed_summary, inserted))
         counted_summaries = (
             count_summary_tokens(session, e, summary_size) for e in moment.group.edits
         )

@@ -23,7 +23,7 @@ from ctxkit.metrics.compaction_outcomes import get_compaction_outcomes
 from ctxkit.session.messages import Edit
 from ctxkit.session.titles import get_title
 from ctxkit.tokens.context_windows import get_context_window
-from ctxkit.tokens.message_sizes import MessageSizes, measure_sizes
+from ctxkit.tokens.message_sizes_from_recorded_prompts import MessageSizes, measure_sizes
 from ctxkit.tokens.prices import price
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ from ctxkit._internal.formatting_and_sanitizing import (
     pluralize,
     sanitize_line,
 )
-from ctxkit._internal.lazy_exports_and_hooks import make_dunder_dir
+from ctxkit._internal.lazy_exports_and_late_bound_calls import make_dunder_dir
 from ctxkit._internal.tables import SCROLL_BOX_CSS
 from ctxkit.formats.sessions_from_arguments import accepts_session
 from ctxkit.metrics.frames.frame_column import FLOAT, INT, TEXT, FrameColumn
@@ -44,9 +44,9 @@ from ctxkit.metrics.prompt_sizes_and_contents import (
 from ctxkit.metrics.shown_figures_by_view import register_view_values
 from ctxkit.session.messages import Message, Provenance, Text, Thinking, ToolCall
 from ctxkit.session.titles import get_title
-from ctxkit.session.tool_calls import describe_message, pair_with_calls
+from ctxkit.session.tool_call_paths_and_descriptions import describe_message, pair_with_calls
 from ctxkit.tokens.context_windows import get_context_window
-from ctxkit.tokens.message_sizes import count_schema_chars
+from ctxkit.tokens.message_sizes_from_recorded_prompts import count_schema_chars
 from ctxkit.tokens.message_token_counting import count_chars_and_estimate_tokens
 
 if TYPE_CHECKING:

@@ -20,13 +20,17 @@ from ctxkit.errors import BadArguments
 from ctxkit.formats.sessions_from_arguments import accepts_session
 from ctxkit.session.messages import Attachment, Message, SizeOnly, Text, Thinking, ToolCall
 from ctxkit.tokens import can_count_exactly, get_counter
-from ctxkit.tokens.message_sizes import CountedMessages, iter_usage_anchors, measure_sizes
+from ctxkit.tokens.message_sizes_from_recorded_prompts import (
+    CountedMessages,
+    iter_usage_anchors,
+    measure_sizes,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from ctxkit.session.session import ListPrefix, Session
-    from ctxkit.tokens.message_sizes import MessageSizes, UsageAnchor
+    from ctxkit.tokens.message_sizes_from_recorded_prompts import MessageSizes, UsageAnchor
     from ctxkit.tokens.token_counters import TokenCounter
 
 THRESHOLD_SHARES = (0.25, 0.5, 0.75, 0.9)

@@ -41,7 +41,11 @@ from ctxkit.metrics.losable_items import (
 )
 from ctxkit.policies.history.edited_head import hash_content
 from ctxkit.session.messages import Text, ToolCall
-from ctxkit.session.tool_calls import get_call_path, is_read_tool, is_write_tool
+from ctxkit.session.tool_call_paths_and_descriptions import (
+    get_call_path,
+    is_read_tool,
+    is_write_tool,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from ctxkit.session.messages import Message
-    from ctxkit.tokens.message_sizes import MessageSizes
+    from ctxkit.tokens.message_sizes_from_recorded_prompts import MessageSizes
 
 
 ItemFamily = Literal[
@@ -225,7 +225,8 @@ def extract_text_items(text: str) -> list[LosableItem]:
     if _may_have_error(rest):
         for start, end in _find_lines_with(_ERROR_WORDS, rest).items():
             items += [
-                LosableItem("error", normalise_text(h)) for h in _ERROR.findall(rest, start, end)
+                LosableItem("error", collapse_whitespace_and_truncate(h))
+                for h in _ERROR.findall(rest, start, end)
             ]
     return items
 
@@ -296,7 +297,7 @@ def get_path_endings(path: str) -> tuple[LosableItem, ...]:
     return LosableItem("path", path), *ends
 
 
-def normalise_text(text: str) -> str:
+def collapse_whitespace_and_truncate(text: str) -> str:
     """Return a text for comparison: single spaces, at most `MAX_ITEM_CHARS` characters."""
     return " ".join(text[: 2 * MAX_ITEM_CHARS].split())[:MAX_ITEM_CHARS]
 
@@ -312,7 +313,7 @@ def _find_command_items(call: ToolCall) -> list[LosableItem]:
         if isinstance(value, list):
             value = " ".join(v for v in value if isinstance(v, str))
         if isinstance(value, str) and value.strip():
-            items.append(LosableItem("command", normalise_text(value)))
+            items.append(LosableItem("command", collapse_whitespace_and_truncate(value)))
     return items
 
 
@@ -326,9 +327,9 @@ def _find_sentence_items(role: str, text: str) -> list[LosableItem]:
     items: list[LosableItem] = []
     for hit in split_sentences(text) if may_state or may_be_open else ():
         if may_state and phrases.occur_in(hit):
-            items.append(LosableItem(family, normalise_text(hit)))
+            items.append(LosableItem(family, collapse_whitespace_and_truncate(hit)))
         if may_be_open and (_OPEN_CHECKBOX in hit or _OPEN_PHRASES.occur_in(hit)):
-            items.append(LosableItem("open", normalise_text(hit)))
+            items.append(LosableItem("open", collapse_whitespace_and_truncate(hit)))
     return items
 
 

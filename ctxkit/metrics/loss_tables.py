@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from ctxkit._internal.lazy_exports_and_hooks import make_dunder_dir
+from ctxkit._internal.lazy_exports_and_late_bound_calls import make_dunder_dir
 from ctxkit.engine import get_run_of_replay
 from ctxkit.formats.sessions_from_arguments import accepts_session
 from ctxkit.metrics.compaction_savings_and_payback import get_replay_compactions

@@ -87,7 +87,7 @@ def _count_anchored(
     session: Session,
 ) -> tuple[list[int], list[str | None], Callable[[Message], int]]:
     """Count like `count_messages`, scaled to recorded usage; a replay has its record's sizes."""
-    from ctxkit.tokens.message_sizes import measure_sizes
+    from ctxkit.tokens.message_sizes_from_recorded_prompts import measure_sizes
 
     sizes = measure_sizes(session.origin or session)
     by_id = {

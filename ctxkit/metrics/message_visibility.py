@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from ctxkit.engine import Run
+from ctxkit.engine import RulesRun
 from ctxkit.engine.replay import find_prompt_source
 from ctxkit.metrics.item_index_and_rule_matching import make_text_key
 from ctxkit.session.compactions_and_prunings import get_original_id, group_edits
@@ -61,8 +61,8 @@ def get_visibility(rows: VisibleMessageRows, session: Session) -> Visibility:
         session: a recorded session or a replay.
     """
     source = find_prompt_source(session)
-    if isinstance(source, Run):
-        return get_run_visibility(rows, source)
+    if isinstance(source, RulesRun):
+        return get_rules_run_visibility(rows, source)
     if session.prunings:
         return _get_pruned_visibility(rows, session)
     return get_session_visibility(rows, session)
@@ -165,7 +165,7 @@ def _get_pruned_visibility(rows: VisibleMessageRows, session: Session) -> Visibi
 # -- a run -----------------------------------------------------------------------------------------
 
 
-def get_run_visibility(rows: VisibleMessageRows, run: Run) -> Visibility:
+def get_rules_run_visibility(rows: VisibleMessageRows, run: RulesRun) -> Visibility:
     """Return which messages are visible at each call of a run after its compactions and prunings.
 
     Args:

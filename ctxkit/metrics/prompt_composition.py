@@ -25,7 +25,7 @@ from ctxkit.tokens.live_prompt_sizes import (
     get_billed_prompt,
     get_prompt_size,
 )
-from ctxkit.tokens.message_sizes import (
+from ctxkit.tokens.message_sizes_from_recorded_prompts import (
     MessageSizes,
     estimate_tool_tokens,
     is_count_near,
@@ -37,7 +37,7 @@ from ctxkit.tokens.message_token_counting import count_part_chars, estimate_part
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from ctxkit.policies.schedules.messages_before_pruning import MessageState
+    from ctxkit.policies.schedules.messages_without_any_pruning import MessageState
     from ctxkit.session.messages import Message, Part, Provenance
     from ctxkit.session.session import Session
     from ctxkit.tokens.token_counters import TokenCounter
@@ -81,7 +81,9 @@ def count_groups_by_call(
     groups = {g: tuple(row.get(g, 0) for row in rows) for g in GROUPS}
     used = {g: tokens for g, tokens in groups.items() if any(tokens)}
     return GroupTokensByCall(
-        tuple(range(len(rows))), used, "derived" if has_recorded_prompt(session) else "estimated"
+        tuple(range(len(rows))),
+        used,
+        "derived" if has_recorded_prompt_sizes(session) else "estimated",
     )
 
 
@@ -116,7 +118,7 @@ def _scale_to_bill(
     """Return the groups of a prompt, scaled to add up to the billed prompt."""
     fixed = session.prompt_source.schemas if has_live_run(session) else fixed
     groups, counted = {k: n for k, n in current.items() if n}, sum(current.values()) + fixed
-    size = get_run_prompt_size(session, call, counted)
+    size = get_rules_run_prompt_size(session, call, counted)
     if fixed < 0:
         groups, fixed = scale_groups(groups, counted), 0
     if size.tokens != counted:
@@ -131,7 +133,7 @@ def has_live_run(session: Session) -> bool:
     return session.prompt_source is not None and session.format != "replay"
 
 
-def get_run_prompt_size(session: Session, call: int | None, counted: int) -> PromptSize:
+def get_rules_run_prompt_size(session: Session, call: int | None, counted: int) -> PromptSize:
     """Return the size of a prompt of a session that has a run.
 
     Args:
@@ -200,7 +202,7 @@ def _groups_of_prompt(
     session: Session, sized: MessageSizes, call: int, current: dict[str, int]
 ) -> dict[str, int]:
     """Return the groups of a prompt; messages are scaled down if they exceed the recorded size."""
-    visible, recorded = sum(current.values()), get_recorded_prompt(sized, call)
+    visible, recorded = sum(current.values()), get_recorded_prompt_size(sized, call)
     rest, schemas, later = measure_tokens_outside_messages(session, sized, call, visible)
     if recorded is not None and visible > (max_visible := recorded - rest - sum(schemas) - later):
         current = scale_groups(current, max_visible)
@@ -225,7 +227,7 @@ def _add_groups(totals: dict[str, int], parts: list[tuple[str, int]]) -> None:
         totals[group] = totals.get(group, 0) + n
 
 
-def get_recorded_prompt(sized: MessageSizes, call: int | None) -> int | None:
+def get_recorded_prompt_size(sized: MessageSizes, call: int | None) -> int | None:
     """Return the recorded prompt of a call; None if there is none or it sums a whole turn.
 
     Args:
@@ -253,9 +255,9 @@ def measure_tokens_outside_messages(
         visible: tokens of the messages in the prompt.
     """
     schemas = _estimate_schema_tokens(session)
-    if not has_recorded_prompt(session):
+    if not has_recorded_prompt_sizes(session):
         return 0, schemas, 0
-    recorded, at = get_recorded_prompt(sized, call), -1 if call is None else call
+    recorded, at = get_recorded_prompt_size(sized, call), -1 if call is None else call
     fixed, later = sized.fixed_at[at], 0
     if recorded is None:
         rest = fixed
@@ -274,7 +276,7 @@ def measure_tokens_outside_messages(
     return rest - sum(schemas), schemas, later
 
 
-def has_recorded_prompt(session: Session) -> bool:
+def has_recorded_prompt_sizes(session: Session) -> bool:
     """Return True if the size of at least one prompt was recorded; cached in the session."""
     cached: bool | None = session.__dict__.get("is anchored")
     if cached is None:

@@ -13,25 +13,25 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ctxkit.engine.replay import find_prompt_source
 from ctxkit.metrics.prompt_composition import (
-    get_recorded_prompt,
-    get_run_prompt_size,
+    get_recorded_prompt_size,
+    get_rules_run_prompt_size,
     has_live_run,
-    has_recorded_prompt,
+    has_recorded_prompt_sizes,
     measure_tokens_outside_messages,
     separate_schemas,
     split_tokens_by_weight,
 )
 from ctxkit.session.compactions_and_prunings import get_message_fates
 from ctxkit.session.messages import Message, Provenance
-from ctxkit.tokens.message_sizes import measure_sizes
+from ctxkit.tokens.message_sizes_from_recorded_prompts import measure_sizes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from ctxkit.engine import Run
+    from ctxkit.engine import RulesRun
     from ctxkit.policies.history.message_log import MessageLog
     from ctxkit.session.session import Session
-    from ctxkit.tokens.message_sizes import MessageSizes
+    from ctxkit.tokens.message_sizes_from_recorded_prompts import MessageSizes
     from ctxkit.tokens.token_counters import TokenCounter
 
 
@@ -95,7 +95,7 @@ class SentPromptSizes:
 class RunPromptSizes(SentPromptSizes):
     """The prompt sizes of a run, as offsets to those of its log; O(1) memory per compaction."""
 
-    def __init__(self, run: Run) -> None:
+    def __init__(self, run: RulesRun) -> None:
         self.log: MessageLog = run.log
         self._sizes = run.log.tokens.C
         self._marks = list(run.billed.spans())
@@ -150,10 +150,11 @@ class RunPromptSizes(SentPromptSizes):
             yield start, stop, offset if type(offset) is int else None, seam is not None
 
 
-# A record gives only its messages and the billed size of each prompt: `tokens.message_sizes` sizes
-# the messages, and the difference is the part that is not in the log. For a run the engine knows
-# everything that was sent and its counted size; where the provider billed the prompt, counts are
-# scaled to the bill (largest remainder method, so that integers add up).
+# A record gives only its messages and the billed size of each prompt:
+# `tokens.message_sizes_from_recorded_prompts` sizes the messages, and the difference is the part
+# that is not in the log. For a run the engine knows everything that was sent and its counted size;
+# where the provider billed the prompt, counts are scaled to the bill (largest remainder method, so
+# that integers add up).
 
 _FIXED_KIND = "fixed"
 """Kind of the item that stands for system prompt and tools outside messages."""
@@ -225,10 +226,10 @@ def _contents_of_record(session: Session, index: int | None, sized: MessageSizes
     visible = sum(s.tokens for s in sent)
     rest, schemas, later = measure_tokens_outside_messages(session, sized, index, visible)
     recorded, counted = (
-        get_recorded_prompt(sized, index),
+        get_recorded_prompt_size(sized, index),
         visible + rest + later + sum(schemas),
     )
-    source: Provenance = "derived" if has_recorded_prompt(session) else "estimated"
+    source: Provenance = "derived" if has_recorded_prompt_sizes(session) else "estimated"
     return PromptContents(
         messages=sent,
         visible=visible,
@@ -301,12 +302,12 @@ def _contents_of_run(session: Session, index: int | None) -> PromptContents:
     if has_live_run(session):
         fixed = session.prompt_source.schemas
     counted = fixed + sum(i.tokens for i in messages)
-    size = get_run_prompt_size(session, index, counted)
+    size = get_rules_run_prompt_size(session, index, counted)
     total, is_billed = size.tokens, size.source == "recorded"
     sizes = [max(fixed, 0), *(i.tokens for i in messages)]
     if total != counted:
         sizes = split_tokens_by_weight(total, sizes)
-    source: Provenance = "derived" if has_recorded_prompt(session) else "estimated"
+    source: Provenance = "derived" if has_recorded_prompt_sizes(session) else "estimated"
     sent = []
     for item, tokens in zip(messages, sizes[1:], strict=True):
         raw = item.raw_tokens if total == counted else item.raw_tokens * total // max(counted, 1)

@@ -16,18 +16,14 @@ from ctxkit._internal.formatting_and_sanitizing import (
     pluralize,
     wrap_lines,
 )
-from ctxkit._internal.lazy_exports_and_hooks import make_dunder_dir
+from ctxkit._internal.lazy_exports_and_late_bound_calls import make_dunder_dir
 from ctxkit._internal.progress_bar import make_progress_bar
 from ctxkit._internal.tables import TERMINAL_COLUMNS, TEXT_COLOR_CSS, Cell, Column, Table
 from ctxkit.errors import BadArguments
 from ctxkit.formats.sessions_from_arguments import as_sessions
 from ctxkit.metrics.bootstrap_and_paired_tests import FEW_SESSIONS, bootstrap_mean
-from ctxkit.metrics.coding_agent_trigger_config import (
-    describe_trigger_setting,
-    find_default_trigger,
-)
 from ctxkit.metrics.context_growth_and_floor import GrowthProfile
-from ctxkit.metrics.optimal_trigger import EXTRA_LOSS, when_to_compact
+from ctxkit.metrics.optimal_trigger_floor_and_wait import EXTRA_LOSS, when_to_compact
 from ctxkit.metrics.threshold_replays import (
     average_loss_at_threshold,
     average_usd_at_threshold,
@@ -37,12 +33,16 @@ from ctxkit.metrics.threshold_replays import (
     measure_costs_by_threshold,
     validate_on_later_sessions,
 )
+from ctxkit.metrics.trigger_setting_instructions_by_agent import (
+    describe_trigger_setting,
+    find_default_trigger,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from ctxkit.formats.sessions_from_arguments import SessionsLike
-    from ctxkit.metrics.optimal_trigger import TriggerFloorWaitAdvice
+    from ctxkit.metrics.optimal_trigger_floor_and_wait import TriggerFloorWaitAdvice
     from ctxkit.metrics.threshold_replays import LaterSessionsTrial, SessionThresholdCosts
     from ctxkit.session.session import Session
 

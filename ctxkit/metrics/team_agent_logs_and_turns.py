@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
-from ctxkit._internal.lazy_exports_and_hooks import make_dunder_dir
+from ctxkit._internal.lazy_exports_and_late_bound_calls import make_dunder_dir
 from ctxkit.errors import BadArguments
 from ctxkit.metrics.prompt_sizes_and_contents import get_prompt_sizes as prompts_of
 from ctxkit.session.messages import (
@@ -25,8 +25,8 @@ from ctxkit.session.messages import (
     get_plain_text,
 )
 from ctxkit.session.session import Session
-from ctxkit.session.tool_calls import map_results_by_call
-from ctxkit.tokens.message_sizes import MessageSizes, measure_sizes
+from ctxkit.session.tool_call_paths_and_descriptions import map_results_by_call
+from ctxkit.tokens.message_sizes_from_recorded_prompts import MessageSizes, measure_sizes
 from ctxkit.tokens.token_counters import default_counter
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 __all__ = [
     "OwnAndSharedSession",
     "TeamTurn",
-    "count_entries_before_fork",
+    "count_entries_before_parallel_branches",
     "find_compacted_calls",
     "get_agent_logs",
     "get_team_turns",
@@ -192,7 +192,7 @@ def _entries_by_turn(session: Session, agent: str) -> dict[int, int]:
     return {**entries_by_turn, last + 1: entries_n}
 
 
-def count_entries_before_fork(entries: Sequence[Message]) -> int:
+def count_entries_before_parallel_branches(entries: Sequence[Message]) -> int:
     """Return the number of ledger entries before those of the last parallel branches."""
     moves = (i for i in range(len(entries) - 1, -1, -1) if entries[i].kind == LEDGER_MOVE)
     return next((i for i in moves if entries[i].details["told"].get("kind") == FORK_MOVE), -1) + 1

@@ -28,14 +28,14 @@ import numpy as np
 
 from ctxkit._internal.progress_bar import make_progress_bar
 from ctxkit.engine import make_log_from_session, run_rules
-from ctxkit.engine.replay import build_replay_log
-from ctxkit.metrics.compaction_savings_and_payback import get_run_compactions
+from ctxkit.engine.replay import build_log_keeping_recorded_sizes
+from ctxkit.metrics.compaction_savings_and_payback import get_rules_run_compactions
 from ctxkit.metrics.context_growth_and_floor import estimate_floor, get_compaction_floor
 from ctxkit.metrics.cost.replay_cost_model import ReplayCostModel, bill_replay
 from ctxkit.metrics.item_index_and_rule_matching import ItemIndex
 from ctxkit.metrics.losable_items import MessageItemCache
 from ctxkit.metrics.loss_analysis import LossAnalysis
-from ctxkit.metrics.message_visibility import get_run_visibility
+from ctxkit.metrics.message_visibility import get_rules_run_visibility
 from ctxkit.metrics.prompt_sizes_and_contents import RunPromptSizes
 from ctxkit.policies import triggers
 from ctxkit.policies.compaction_and_pruning_rules import Rules
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from ctxkit.metrics.context_growth_and_floor import GrowthProfile
     from ctxkit.policies.history.message_log import MessageLog
     from ctxkit.session.session import Session
-    from ctxkit.tokens.message_sizes import MessageSizes
+    from ctxkit.tokens.message_sizes_from_recorded_prompts import MessageSizes
 
 
 CANDIDATES = 24
@@ -127,7 +127,7 @@ def measure_costs_by_threshold(
     stays = estimate_floor(session, anchored, index)
     tokens, _ = get_compaction_floor(profile, stays, summary) if floor is None else (floor, "")
     front = min(stays.fixed, tokens)
-    replays = ThresholdReplayCosts(session, anchored, tokens - front - summary, summary)
+    replays = ReplayCostByThreshold(session, anchored, tokens - front - summary, summary)
     risk = None if index is None else LossBoundByThreshold(index, anchored, tokens, front)
     costs = {}
     for size in sizes:
@@ -262,7 +262,7 @@ MIN_REPLAYS = 10
 """Triggers on each side that also the longest session is replayed at."""
 
 
-class ThresholdReplayCosts:
+class ReplayCostByThreshold:
     """Replays of a record that compact to one floor, at triggers of any size.
 
     Args:
@@ -309,10 +309,12 @@ class ThresholdReplayCosts:
         """
         if size not in self._usd_by_size:
             rules = self.make_rules(size)
-            log = build_replay_log(self._session, self._anchored, rules, None, self._build_log)
+            log = build_log_keeping_recorded_sizes(
+                self._session, self._anchored, rules, None, self._build_log
+            )
             run = run_rules(log, rules)
             prompts = RunPromptSizes(run)
-            written = [s for c in get_run_compactions(run, prompts) for s in c.summaries]
+            written = [s for c in get_rules_run_compactions(run, prompts) for s in c.summaries]
             bill = bill_replay(self._cost_model, prompts, self._cost_model.summaries_usd(written))
             self._usd_by_size[size] = bill.cost_usd
         return self._usd_by_size[size]
@@ -414,7 +416,7 @@ class LossBoundByThreshold:
     def _count_at_stake(self, size: int) -> float:
         if size not in self._at_stake_by_size:
             run = run_rules(self._log, self._make_rules(size), None)
-            visibility = get_run_visibility(self._item_index, run)
+            visibility = get_rules_run_visibility(self._item_index, run)
             at_stake = LossAnalysis(self._item_index, visibility).items_only_in_inserted_text
             self._at_stake_by_size[size] = float(len(at_stake.item))
         return self._at_stake_by_size[size]

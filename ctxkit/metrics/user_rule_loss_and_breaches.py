@@ -13,7 +13,7 @@ import numpy as np
 from msgspec.structs import replace
 
 from ctxkit._internal.formatting_and_sanitizing import pluralize, sanitize_line
-from ctxkit._internal.lazy_exports_and_hooks import make_dunder_dir
+from ctxkit._internal.lazy_exports_and_late_bound_calls import make_dunder_dir
 from ctxkit.formats.sessions_from_arguments import accepts_session
 from ctxkit.metrics.compaction_outcomes import ToolCallRequestIndex
 from ctxkit.metrics.fact_retention import extract_exact_values, find_missing_values
@@ -38,7 +38,7 @@ from ctxkit.policies.user_rule_extraction import (
     iter_message_rules,
 )
 from ctxkit.session.messages import Message, Text
-from ctxkit.session.tool_calls import is_read_only_tool
+from ctxkit.session.tool_call_paths_and_descriptions import is_read_only_tool
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -52,13 +52,13 @@ if TYPE_CHECKING:
 
 
 __all__ = [
-    "BreachAndStalenessIndex",
+    "BreachAndStaleValueIndex",
     "CompactionConsequenceAnalysis",
     "CompactionConsequences",
     "UserRuleTimeline",
     "UserRuleTimelines",
     "extract_value_pairs",
-    "tabulate_user_rules_after_compaction",
+    "tabulate_compaction_consequences",
     "trace_user_rules",
     "user_rules",
 ]
@@ -319,7 +319,7 @@ class CompactionConsequences(NamedTuple):
     """Outdated values in inserted text, as ``name = old (now new)``."""
 
 
-class BreachAndStalenessIndex:
+class BreachAndStaleValueIndex:
     """The actions of a session's calls, and the values that its messages give to names.
 
     They do not depend on compactions, so all runs of one session share them.
@@ -404,7 +404,7 @@ class BreachAndStalenessIndex:
 class CompactionConsequenceAnalysis:
     """The consequences of each compaction of a session, a replay or a run."""
 
-    def __init__(self, loss_analysis: LossAnalysis, actions: BreachAndStalenessIndex) -> None:
+    def __init__(self, loss_analysis: LossAnalysis, actions: BreachAndStaleValueIndex) -> None:
         self._analysis, self._acts = loss_analysis, actions
 
     @cached_property
@@ -504,7 +504,7 @@ def _join_call_text(message: Message, tool_call: ToolCall) -> str:
 
 
 @accepts_session
-def tabulate_user_rules_after_compaction(session: Session) -> pd.DataFrame:
+def tabulate_compaction_consequences(session: Session) -> pd.DataFrame:
     """Tabulate what followed each compaction of a session or a replay.
 
     Args:
@@ -519,7 +519,7 @@ def tabulate_user_rules_after_compaction(session: Session) -> pd.DataFrame:
     analysis = analyse_loss(session)
     aftermaths = (
         CompactionConsequenceAnalysis(
-            analysis, BreachAndStalenessIndex(analysis.memory)
+            analysis, BreachAndStaleValueIndex(analysis.memory)
         ).by_compaction
         if analysis is not None
         else ()

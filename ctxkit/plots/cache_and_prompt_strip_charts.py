@@ -11,7 +11,7 @@ from ctxkit._internal.chart_style import COLOURS, PLOTLY_LAYOUT, TEXT_COLOUR
 from ctxkit._internal.formatting_and_sanitizing import format_message_number, format_usd, pluralize
 from ctxkit.engine.cache_model.call_features import has_hour_writes
 from ctxkit.engine.cache_model.input_cost_prediction import (
-    InputCostPredictionErrors,
+    SessionInputCostPredictionErrors,
     describe_prediction,
     predict_input_cost,
 )
@@ -30,7 +30,7 @@ from ctxkit.plots.chart import Chart, Drawing, add_session_notes, escape_plotly_
 from ctxkit.plots.xy_figure import AXIS_STYLE, Trace, XyDrawing
 from ctxkit.session.messages import Message
 from ctxkit.session.titles import get_title
-from ctxkit.session.tool_calls import describe_message, pair_with_calls
+from ctxkit.session.tool_call_paths_and_descriptions import describe_message, pair_with_calls
 from ctxkit.tokens.prices import price
 
 if TYPE_CHECKING:
@@ -134,7 +134,11 @@ def cache(session: Session) -> Chart:
         ('outcome', 'calls', 'tokens sent again')
     """
     data = cache_data(session)
-    p = predict_input_cost(session.origin or session) if data else InputCostPredictionErrors()
+    p = (
+        predict_input_cost(session.origin or session)
+        if data
+        else SessionInputCostPredictionErrors()
+    )
     trust = describe_prediction(p.error, p.low, p.high, p.why)
     return _draw_cache(get_title(session), data, trust, replayed=session.origin is not None)
 

@@ -24,7 +24,7 @@ from ctxkit._internal.formatting_and_sanitizing import (
     sanitize_line,
     sanitize_text,
 )
-from ctxkit._internal.lazy_exports_and_hooks import call_hook
+from ctxkit._internal.lazy_exports_and_late_bound_calls import call_hook
 from ctxkit._internal.tables import SCROLL_BOX_CSS
 from ctxkit.errors import BadArguments, StoreError
 from ctxkit.formats.sessions_from_arguments import as_session, as_sessions
@@ -454,7 +454,7 @@ _LEAST_UNEXPLAINED = 0.0005
 """Share of unexplained cache misses from which on a chart's note states it."""
 
 
-def format_token_count(n: int | None) -> str:
+def format_exact_token_count(n: int | None) -> str:
     """Return a number of tokens as text for hovers and tables."""
     return "unknown" if n is None else f"{n:,}"
 

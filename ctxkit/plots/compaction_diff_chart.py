@@ -6,8 +6,8 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ctxkit._internal.formatting_and_sanitizing import format_message_number, sanitize_line
-from ctxkit.engine import Run
-from ctxkit.engine.run_segments_and_prompts import build_uncompacted_prompt
+from ctxkit.engine import RulesRun
+from ctxkit.engine.run_segments_and_prompts import build_prompt_without_last_compaction
 from ctxkit.errors import BadArguments
 from ctxkit.formats.sessions_from_arguments import accepts_session
 from ctxkit.metrics.context_window_report import preview_message
@@ -18,9 +18,9 @@ from ctxkit.session.compactions_and_prunings import get_message_fates, group_edi
 from ctxkit.session.messages import Message
 from ctxkit.session.session import apply_edit
 from ctxkit.session.titles import get_title
-from ctxkit.session.tool_calls import describe_message, pair_with_calls
+from ctxkit.session.tool_call_paths_and_descriptions import describe_message, pair_with_calls
 from ctxkit.tokens import message_token_counting
-from ctxkit.tokens.message_sizes import measure_sizes
+from ctxkit.tokens.message_sizes_from_recorded_prompts import measure_sizes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -172,9 +172,9 @@ def _sizes_around(
     if call:
         before |= _sent_tokens(session, call - 1)
     run = session.prompt_source
-    if call and isinstance(run, Run) and run.prunes and following is not None:
+    if call and isinstance(run, RulesRun) and run.prunes and following is not None:
         # the pruning acts on what came since the last call, too
-        items, left_out = build_uncompacted_prompt(run, following)
+        items, left_out = build_prompt_without_last_compaction(run, following)
         before |= {ids[row]: 0 for row in left_out if 0 <= row < len(ids)}
         before |= {_original_id(i.message): i.tokens for i in items}
     return (

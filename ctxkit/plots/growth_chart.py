@@ -22,7 +22,7 @@ from ctxkit.plots.chart import (
     Chart,
     HasReplays,
     add_session_notes,
-    format_token_count,
+    format_exact_token_count,
     format_utc_time,
     map_sessions_by_name,
 )
@@ -75,7 +75,8 @@ class CompactionMark(NamedTuple):
 
     def describe(self) -> str:
         """Return its effect as lines of text."""
-        sizes = f"{format_token_count(self.before)} → {format_token_count(self.after)} tokens"
+        before, after = map(format_exact_token_count, (self.before, self.after))
+        sizes = f"{before} → {after} tokens"
         what = f"compaction {self.number}"
         if self.number is None:
             what = f"compaction {self.kind}" if self.is_failed else "no mark in the log"

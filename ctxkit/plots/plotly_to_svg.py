@@ -11,7 +11,7 @@ import numpy as np
 from ctxkit._internal.chart_style import GRID_COLOUR, SVG_DASHES, TEXT_COLOUR, choose_text_colour
 from ctxkit._internal.formatting_and_sanitizing import escape_html
 from ctxkit._internal.tables import SCROLL_BOX_CSS
-from ctxkit.plots.plotly_axes_and_labels import (
+from ctxkit.plots.plotly_axes_and_traces_as_numbers import (
     MAX_RECTANGLES,
     FigureAxis,
     RectangleTrace,
@@ -19,14 +19,16 @@ from ctxkit.plots.plotly_axes_and_labels import (
     TraceReader,
     convert_histogram_to_bars,
     convert_treemap_to_bars,
-    decimate_points,
     escape_plotly_text,
     get_json_path,
-    place_labels,
     read_trace_column,
-    sample_points_along_line,
     sanitize_colour,
     to_float,
+)
+from ctxkit.plots.point_labels_and_thinning import (
+    decimate_points,
+    place_labels,
+    sample_points_along_line,
 )
 
 if TYPE_CHECKING:

@@ -11,7 +11,12 @@ from ctxkit.formats.sessions_from_arguments import accepts_session
 from ctxkit.metrics.frames import per_compaction
 from ctxkit.metrics.losable_items import ITEM_FAMILIES
 from ctxkit.metrics.loss_tables import analyse_loss, list_counts_by_compaction_and_family
-from ctxkit.plots.chart import Chart, add_session_notes, format_token_count, map_sessions_by_name
+from ctxkit.plots.chart import (
+    Chart,
+    add_session_notes,
+    format_exact_token_count,
+    map_sessions_by_name,
+)
 from ctxkit.plots.xy_figure import LimitLine, Trace, VerticalMark, XyDrawing
 from ctxkit.session.compactions_and_prunings import hides_compactions
 from ctxkit.session.messages import ATTEMPT_OUTCOMES
@@ -120,12 +125,15 @@ def draw_savings_chart(
 
     def hover(k: int) -> str:
         saving = data[k]
-        before, after = format_token_count(saving.before), format_token_count(saving.after)
+        before, after = (
+            format_exact_token_count(saving.before),
+            format_exact_token_count(saving.after),
+        )
         sizes = f"{before} → {after} tokens ({saving.source})"
         which = f"{saving.session}\n" if several else ""
         return (
             f"{which}compaction {saving.number}, {_call_label(saving)}\n{sizes}\ninserted"
-            f" {format_token_count(saving.put_in)}\n{saving.description}"
+            f" {format_exact_token_count(saving.put_in)}\n{saving.description}"
         )
 
     # Numbers repeat between sessions, so the bars are numbered consecutively.
@@ -196,9 +204,9 @@ def _savings_row(saving: CompactionSizes) -> tuple[str, ...]:
     return (
         str(saving.number),
         call,
-        *map(format_token_count, saving[2:4]),
+        *map(format_exact_token_count, saving[2:4]),
         saved,
-        format_token_count(saving.put_in),
+        format_exact_token_count(saving.put_in),
         *ends,
     )
 

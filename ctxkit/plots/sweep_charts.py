@@ -24,7 +24,7 @@ from ctxkit.plots.chart import (
     escape_plotly_label,
     format_column_value,
 )
-from ctxkit.plots.plotly_axes_and_labels import COLOUR_SCALE, interpolate_colours
+from ctxkit.plots.plotly_axes_and_traces_as_numbers import COLOUR_SCALE, interpolate_colours
 from ctxkit.plots.xy_figure import AXIS_STYLE, Trace, XyDrawing
 
 if TYPE_CHECKING:

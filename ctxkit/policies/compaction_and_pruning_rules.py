@@ -10,8 +10,8 @@ from sys import maxsize
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from ctxkit.errors import BadArguments, did_you_mean, short_repr
-from ctxkit.policies.base import BasePolicy, Chain, as_policy
 from ctxkit.policies.history.message_log import MessageLog  # noqa: TC001  as above
+from ctxkit.policies.policy_base_and_chains import BasePolicy, Chain, as_policy
 from ctxkit.policies.protocols import FunctionWrapper, Guard, Policy, Pruning, Trigger, name_of
 from ctxkit.policies.triggers import Always, BaseTrigger, Either, Recorded, TokensSpent, as_trigger
 from ctxkit.tokens.provider_rules import DEFAULT_CACHE_LIFE

@@ -8,20 +8,29 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from ctxkit.errors import BadArguments
-from ctxkit.policies.base import CompositePolicy, DataclassPolicy, ScheduledPruning, apply_policy
 from ctxkit.policies.guards import keep_if_smaller
 from ctxkit.policies.history.growing_columns_and_sums import ASSISTANT, SUMMARY, USER
 from ctxkit.policies.history.history import find_end_of_leading_summaries
 from ctxkit.policies.message_shortening import ResultShortening
+from ctxkit.policies.policy_base_and_chains import CompositePolicy, apply_policy
 from ctxkit.policies.result_clearing_and_cache_ttl import Clear
 from ctxkit.policies.texts import message_content_and_truncation
+from ctxkit.policies.validated_settings_and_scheduled_prunings import (
+    DataclassPolicy,
+    ScheduledPruning,
+)
 from ctxkit.session.messages import Message, SizeOnly, get_plain_text
 from ctxkit.tokens.provider_rules import get_value
 
 if TYPE_CHECKING:
-    from ctxkit.policies.base import BasePolicy, Natural, Positive, Proportion
     from ctxkit.policies.history.history import History
-    from ctxkit.policies.schedules.schedule_view_of_new_calls import ScheduleView
+    from ctxkit.policies.policy_base_and_chains import BasePolicy
+    from ctxkit.policies.schedules.pruning_changes_at_new_calls import ScheduleView
+    from ctxkit.policies.validated_settings_and_scheduled_prunings import (
+        Natural,
+        Positive,
+        Proportion,
+    )
     from ctxkit.tokens import ContextBudget
 
 
@@ -65,7 +74,7 @@ class Window(DataclassPolicy):
     def _find_cut(self, history: History, start: int, budget: int) -> int:
         cut = history.fitting(budget, start=start, estimated=self.estimated)
         # At least the last message stays, even where it does not fit by itself.
-        return find_safe_pair_cut(history, min(cut, len(history) - 1))
+        return find_cut_keeping_request_reply(history, min(cut, len(history) - 1))
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -128,7 +137,7 @@ def _find_summaries(history: History, start: int, stop: int) -> list[int]:
     return [p for p in range(start, stop) if history.item(p).role(history.log) == SUMMARY]
 
 
-def find_safe_pair_cut(history: History, position: int) -> int:
+def find_cut_keeping_request_reply(history: History, position: int) -> int:
     """Return the first safe cut from a position on that does not part a request from its reply."""
     # Move on while the cut would separate a user message from the reply right after it.
     p = cut = history.safe(position)

@@ -7,21 +7,25 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from ctxkit._internal.lazy_exports_and_hooks import make_dunder_dir
+from ctxkit._internal.lazy_exports_and_late_bound_calls import make_dunder_dir
 from ctxkit.errors import BadArguments
-from ctxkit.policies.base import ValidatedSettings
 from ctxkit.policies.history.message_log import ColdCacheCalls
 from ctxkit.policies.protocols import HasName, name_of
 from ctxkit.policies.triggers import first_call_in
 from ctxkit.policies.unpruned_prompt_forecast import get_turn_of_call
+from ctxkit.policies.validated_settings_and_scheduled_prunings import ValidatedSettings
 from ctxkit.tokens.provider_rules import DEFAULT_CACHE_LIFE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from ctxkit.policies.base import Natural, Positive, Proportion
     from ctxkit.policies.history.history import History
     from ctxkit.policies.protocols import Guard, PromptForecast, RunHistory
+    from ctxkit.policies.validated_settings_and_scheduled_prunings import (
+        Natural,
+        Positive,
+        Proportion,
+    )
 
 
 __all__ = [
@@ -30,7 +34,7 @@ __all__ = [
     "CompactionCountLimit",
     "Cooldown",
     "GraceAfterCompaction",
-    "Hysteresis",
+    "MinGrowthSinceCompaction",
     "MinProgress",
     "Smaller",
     "UntilCold",
@@ -264,14 +268,14 @@ class CompactionCountLimit(ValidatedSettings, BaseGuard):
 
 
 @dataclass(frozen=True)
-class Hysteresis(BaseGuard):
+class MinGrowthSinceCompaction(BaseGuard):
     """After a compaction, block further ones until the prompt has grown.
 
     Example:
         >>> import ctxkit as ck
         >>> session = ck.read(ck.samples.path("chat"))
         >>> window, above = "window:keep_tokens=3500", ck.policies.triggers.Above(4_000)
-        >>> rules = ck.policies.Rules(window, above, guards=Hysteresis(tokens=1_500))
+        >>> rules = ck.policies.Rules(window, above, guards=MinGrowthSinceCompaction(tokens=1_500))
         >>> len(ck.replay(session, rules).edits)
         6
     """
@@ -285,7 +289,9 @@ class Hysteresis(BaseGuard):
 
     def __post_init__(self) -> None:
         if self.tokens < 0 or self.share < 0 or not self.tokens + self.share:
-            raise BadArguments(f"Hysteresis needs tokens or a share above 0; got {self}.")
+            raise BadArguments(
+                f"MinGrowthSinceCompaction needs tokens or a share above 0; got {self}."
+            )
 
     def first(self, past: RunHistory, forecast: PromptForecast, start: int, stop: int) -> int:
         """Return the first call whose prompt has grown by more than the minimum."""

@@ -9,24 +9,22 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import numpy as np
 
-from ctxkit._internal.redaction import get_environment_secrets
+from ctxkit._internal.environment_secrets import get_environment_secrets
 from ctxkit.errors import BadArguments
-from ctxkit.policies.base import DataclassPolicy
 from ctxkit.policies.history.growing_columns_and_sums import USER, GrowingArray
 from ctxkit.policies.history.history import find_end_of_summaries
-from ctxkit.policies.memory_entries_and_digests import (
+from ctxkit.policies.memory_entries import MemoryEntry, make_entry, make_entry_name
+from ctxkit.policies.memory_ranking_and_digests import (
     MemoryDigestLimits,
-    MemoryEntry,
     MemoryEntryRanker,
     count_line_chars,
     extract_query_terms,
     fit_to_budgets,
     format_digest_lines,
-    make_entry,
-    make_entry_name,
 )
 from ctxkit.policies.texts import message_content_and_truncation, tool_outcomes_and_files
 from ctxkit.policies.texts.message_lines_for_extracts import split_sentences
+from ctxkit.policies.validated_settings_and_scheduled_prunings import DataclassPolicy
 from ctxkit.session.messages import INJECTED_KIND, RECALLED_KIND, Message, Text, get_plain_text
 
 if TYPE_CHECKING:
@@ -34,9 +32,9 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from ctxkit.policies.base import Natural
     from ctxkit.policies.history.history import History
     from ctxkit.policies.history.message_log import MessageLog
+    from ctxkit.policies.validated_settings_and_scheduled_prunings import Natural
     from ctxkit.session.messages import ToolCall
     from ctxkit.tokens import ContextBudget
 

@@ -12,16 +12,19 @@ from functools import partial
 from typing import TYPE_CHECKING, Literal
 
 from ctxkit.errors import BadArguments, did_you_mean
-from ctxkit.policies.base import EarlierTurnsFilter, ScheduledPruning
 from ctxkit.policies.history.growing_columns_and_sums import ASSISTANT, TOOL, USER
 from ctxkit.policies.history.history_view_and_searches import get_role_code
 from ctxkit.policies.schedules.pruned_message_states import UNDO_CHANGE
-from ctxkit.policies.schedules.schedule_view_of_new_calls import (
+from ctxkit.policies.schedules.pruning_changes_at_new_calls import (
     PositionsByAge,
     VisibilityChanges,
     VisiblePositions,
 )
 from ctxkit.policies.texts import message_content_and_truncation
+from ctxkit.policies.validated_settings_and_scheduled_prunings import (
+    EarlierTurnsFilter,
+    ScheduledPruning,
+)
 from ctxkit.session.messages import (
     CORRECTION_KIND,
     OTHER_AGENT_CALL_KIND,
@@ -29,13 +32,13 @@ from ctxkit.session.messages import (
     OTHER_AGENT_KINDS,
     get_plain_text,
 )
-from ctxkit.session.tool_calls import matches_tool
+from ctxkit.session.tool_call_paths_and_descriptions import matches_tool
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from ctxkit.policies.base import Natural
-    from ctxkit.policies.schedules.schedule_view_of_new_calls import ScheduleView
+    from ctxkit.policies.schedules.pruning_changes_at_new_calls import ScheduleView
+    from ctxkit.policies.validated_settings_and_scheduled_prunings import Natural
     from ctxkit.session.messages import Message
     from ctxkit.tokens import ContextBudget
 

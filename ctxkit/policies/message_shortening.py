@@ -11,11 +11,14 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 import msgspec
 
 from ctxkit.errors import BadArguments
-from ctxkit.policies.base import ScheduledPruning, check_at_least
 from ctxkit.policies.history.growing_columns_and_sums import TOOL
 from ctxkit.policies.schedules.pruned_message_states import UNDO_CHANGE
-from ctxkit.policies.schedules.schedule_view_of_new_calls import PositionsByAge
+from ctxkit.policies.schedules.pruning_changes_at_new_calls import PositionsByAge
 from ctxkit.policies.texts import message_content_and_truncation
+from ctxkit.policies.validated_settings_and_scheduled_prunings import (
+    ScheduledPruning,
+    check_at_least,
+)
 from ctxkit.session.messages import (
     OTHER_AGENT_CALL_KIND,
     OTHER_AGENT_KIND,
@@ -26,13 +29,17 @@ from ctxkit.session.messages import (
     ToolCall,
     get_plain_text,
 )
-from ctxkit.session.tool_calls import READ_TOOL_PATTERNS, WRITE_TOOL_PATTERNS, matches_tool
+from ctxkit.session.tool_call_paths_and_descriptions import (
+    READ_TOOL_PATTERNS,
+    WRITE_TOOL_PATTERNS,
+    matches_tool,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from ctxkit.policies.base import Natural, Positive
-    from ctxkit.policies.schedules.schedule_view_of_new_calls import ScheduleView
+    from ctxkit.policies.schedules.pruning_changes_at_new_calls import ScheduleView
+    from ctxkit.policies.validated_settings_and_scheduled_prunings import Natural, Positive
     from ctxkit.tokens import ContextBudget
 
 
@@ -95,7 +102,7 @@ class ResultShortening(ScheduledPruning):
                 view.role(p) == TOOL or _is_kind(view, p, OTHER_AGENT_CALL_KIND)
             ):
                 view.change(p, self._cut, since=view.arrival(p), min_chars=low + 1)
-        for p, call, old in find_stale_reads(view) if self.consumed_chars >= 0 else ():
+        for p, call, old in iter_read_staleness_changes(view) if self.consumed_chars >= 0 else ():
             if view.is_tool(p, self.tools) and view.may_be_longer(p, low):
                 view.change(p, self._consumed if old else self._cut, since=call, min_chars=low + 1)
 
@@ -138,7 +145,7 @@ class StaleReadShortening(ScheduledPruning):
 
     def schedule(self, view: ScheduleView, _budget: ContextBudget) -> None:
         """Cut each read when its file is written."""
-        for p, call, old in find_stale_reads(view, self.readers, self.writers):
+        for p, call, old in iter_read_staleness_changes(view, self.readers, self.writers):
             view.change(p, self._cut if old else UNDO_CHANGE, since=call)
 
     def _cut(self, message: Message) -> Message:
@@ -282,7 +289,7 @@ class _FileReads(NamedTuple):
     stale: dict[int, int]
 
 
-def find_stale_reads(
+def iter_read_staleness_changes(
     view: ScheduleView,
     readers: tuple[str, ...] = READ_TOOL_PATTERNS,
     writers: tuple[str, ...] = WRITE_TOOL_PATTERNS,

@@ -13,12 +13,12 @@ import numpy as np
 from msgspec import structs
 
 from ctxkit._internal.formatting_and_sanitizing import format_error_line
-from ctxkit._internal.lazy_exports_and_hooks import make_dunder_dir
+from ctxkit._internal.lazy_exports_and_late_bound_calls import make_dunder_dir
 from ctxkit.errors import BadArguments, ModelError, did_you_mean, short_repr
-from ctxkit.policies.base import ValidatedSettings
 from ctxkit.policies.texts import message_lines_for_extracts as line_index
 from ctxkit.policies.texts import tfidf_extracts_and_focus
 from ctxkit.policies.texts.tfidf_extracts_and_focus import parse_focus as focus_of
+from ctxkit.policies.validated_settings_and_scheduled_prunings import ValidatedSettings
 from ctxkit.session.messages import (
     RECORD_CHARS_KEY,
     SUMMARY_ERROR_KEY,
@@ -32,8 +32,12 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from ctxkit.policies.base import Positive, PositiveShare, Proportion
     from ctxkit.policies.history.history import History
+    from ctxkit.policies.validated_settings_and_scheduled_prunings import (
+        Positive,
+        PositiveShare,
+        Proportion,
+    )
 
 __all__ = [
     "ExtractiveSummariser",

@@ -14,14 +14,14 @@ from ctxkit.policies.offline_summarisers import get_summary_text
 from ctxkit.policies.summary_compaction import LOCAL_SUMMARISERS, PiSummary
 from ctxkit.policies.texts import message_content_and_truncation, tool_outcomes_and_files
 from ctxkit.session.messages import get_plain_text
-from ctxkit.session.tool_calls import pair_with_calls
+from ctxkit.session.tool_call_paths_and_descriptions import pair_with_calls
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from ctxkit.policies.base import Proportion
     from ctxkit.policies.history.history import History
     from ctxkit.policies.offline_summarisers import SummariserInput
+    from ctxkit.policies.validated_settings_and_scheduled_prunings import Proportion
     from ctxkit.session.messages import Message
     from ctxkit.tokens import ContextBudget
 

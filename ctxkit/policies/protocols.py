@@ -50,8 +50,9 @@ class Policy(Protocol):
 class Pruning(Protocol):
     """A policy for the prompt of one call: the history itself stays as it is.
 
-    Derive from `ctxkit.policies.base.ScheduledPruning` where the effect on each message can be said
-    ahead: a replay then computes all prompts at once instead of calling it at each call.
+    Derive from `ScheduledPruning` (`validated_settings_and_scheduled_prunings`) where the effect on
+    each message can be said ahead: a replay then computes all prompts at once instead of calling
+    it at each call.
 
     Example:
         >>> import ctxkit as ck

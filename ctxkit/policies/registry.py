@@ -6,7 +6,7 @@ from dataclasses import fields, is_dataclass
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from ctxkit.errors import BadArguments, UnknownPreset, did_you_mean
+from ctxkit.errors import BadArguments, UnknownName, did_you_mean
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -27,7 +27,7 @@ MEMBERS = {
     "replies": "message_shortening:ReplyShortening",
     "outputs": "message_shortening:OutputShortening",
     "clear": "result_clearing_and_cache_ttl:Clear",
-    "tool_pairs": "result_clearing_and_cache_ttl:KeepToolPairs",
+    "tool_pairs": "result_clearing_and_cache_ttl:KeepNewestToolPairs",
     "budget": "message_shortening:CharacterBudget",
     "cache_ttl": "result_clearing_and_cache_ttl:CacheTtl",
     "prune": "message_hiding:PruneToolCalls",
@@ -40,12 +40,12 @@ MEMBERS = {
     "intents": "tool_evidence_summaries:ToolCallRecordSummary",
     "evidence": "tool_evidence_summaries:ToolEvidenceSummary",
     "hybrid": "tool_evidence_summaries:HybridSummary",
-    "digest": "result_excerpts_and_offload:ResultDigest",
+    "digest": "result_excerpts_and_offload:OldResultsDigest",
     "excerpts": "result_excerpts_and_offload:ResultExcerpts",
     "superseded": "superseded_tool_calls:Superseded",
     "repeated_commands": "superseded_tool_calls:RepeatedCommands",
     "intermediate": "message_shortening:IntermediateReplyShortening",
-    "tombstones": "result_clearing_and_cache_ttl:TombstoneEviction",
+    "tombstones": "result_clearing_and_cache_ttl:ResultEvictionOverBudget",
     "offload": "result_excerpts_and_offload:ResultOffload",
     "adaptive_trim": "compaction_without_summary:AdaptiveTrim",
     "native": "compaction_without_summary:ProviderCompaction",
@@ -66,10 +66,10 @@ def names() -> list[str]:
         >>> ck.policies.names()[:3]
         ['text_only', 'roles', 'without_agents']
     """
-    return [*MEMBERS, *(n for n in sorted(entries()) if n not in MEMBERS)]
+    return [*MEMBERS, *(n for n in sorted(get_policy_entry_points()) if n not in MEMBERS)]
 
 
-def entries() -> dict[str, Any]:
+def get_policy_entry_points() -> dict[str, Any]:
     """Return the entry points of policies in other packages, by name; they load when used.
 
     Returns:
@@ -77,7 +77,7 @@ def entries() -> dict[str, Any]:
 
     Example:
         >>> import ctxkit as ck
-        >>> [name for name in ck.policies.entries() if name.startswith("ctxkit_")]
+        >>> [name for name in ck.policies.get_policy_entry_points() if name.startswith("ctxkit_")]
         []
     """
     from importlib.metadata import entry_points  # 10 ms, which most commands do not need
@@ -93,7 +93,7 @@ def create_policy(name: str, **settings: Any) -> Policy:
         settings: its settings.
 
     Raises:
-        UnknownPreset: there is no such policy.
+        UnknownName: there is no such policy.
         BadArguments: it has no such setting, or the value is invalid.
     """
     policy_class = _load_policy_class(name.strip().lower().replace("-", "_"))
@@ -123,7 +123,7 @@ def parse(words: str) -> Policy:
         A policy, or a `Chain` of several.
 
     Raises:
-        UnknownPreset: there is no policy of that name.
+        UnknownName: there is no policy of that name.
         BadArguments: the line or a setting is invalid; the message names the nearest valid word.
 
     Example:
@@ -134,7 +134,7 @@ def parse(words: str) -> Policy:
     parts = [_parse_policy(part) for part in _split_outside_quotes(words, "|")]
     if len(parts) == 1:
         return parts[0]
-    from ctxkit.policies.base import Chain
+    from ctxkit.policies.policy_base_and_chains import Chain
 
     return Chain.of(*parts)
 
@@ -183,9 +183,9 @@ def _load_policy_class(name: str) -> Any:
     if name in MEMBERS:
         module, _, class_name = MEMBERS[name].partition(":")
         return getattr(import_module(f"ctxkit.policies.{module}"), class_name)
-    entry_point = entries().get(name)
+    entry_point = get_policy_entry_points().get(name)
     if entry_point is None:
-        raise UnknownPreset(f"There is no policy {name!r}.{did_you_mean(name, names())}")
+        raise UnknownName(f"There is no policy {name!r}.{did_you_mean(name, names())}")
     return entry_point.load()
 
 

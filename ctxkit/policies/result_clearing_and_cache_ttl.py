@@ -8,20 +8,27 @@ from functools import partial
 from math import ceil
 from typing import TYPE_CHECKING
 
-from ctxkit.policies.base import ScheduledPruning, check_at_least
 from ctxkit.policies.history.growing_columns_and_sums import ASSISTANT, TOOL, USER, count_chars
 from ctxkit.policies.schedules.pruned_message_states import UNDO_CHANGE
-from ctxkit.policies.schedules.schedule_view_of_new_calls import PositionsByAge, TextsByPosition
+from ctxkit.policies.schedules.pruning_changes_at_new_calls import PositionsByAge, TextsByPosition
 from ctxkit.policies.texts import message_content_and_truncation
+from ctxkit.policies.validated_settings_and_scheduled_prunings import (
+    ScheduledPruning,
+    check_at_least,
+)
 from ctxkit.session.messages import Message, Text, get_plain_text
 from ctxkit.tokens.provider_rules import DEFAULT_CACHE_LIFE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from ctxkit.policies.base import Natural, Positive, Proportion
     from ctxkit.policies.history.history import History
-    from ctxkit.policies.schedules.schedule_view_of_new_calls import ScheduleView
+    from ctxkit.policies.schedules.pruning_changes_at_new_calls import ScheduleView
+    from ctxkit.policies.validated_settings_and_scheduled_prunings import (
+        Natural,
+        Positive,
+        Proportion,
+    )
     from ctxkit.session.messages import ToolCall
     from ctxkit.tokens import ContextBudget
 
@@ -95,14 +102,15 @@ PAIR_PLACEHOLDER = "[result omitted — sliding window]"
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class KeepToolPairs(ScheduledPruning):
+class KeepNewestToolPairs(ScheduledPruning):
     """Keep the newest call-result pairs; older results become a placeholder (fuseraft).
 
     Example:
         >>> import ctxkit as ck
         >>> session = ck.read(ck.samples.path("incident"))
-        >>> pruned = ck.replay(session, ck.policies.Rules(pruning=KeepToolPairs(keep_pairs=3)))
-        >>> sum(item.changed_by == "KeepToolPairs" for item in pruned.sent(-1))
+        >>> rules = ck.policies.Rules(pruning=KeepNewestToolPairs(keep_pairs=3))
+        >>> pruned = ck.replay(session, rules)
+        >>> sum(item.changed_by == "KeepNewestToolPairs" for item in pruned.sent(-1))
         39
     """
 
@@ -165,15 +173,15 @@ EVICTED_PREFIX = "[tool result — evicted: "
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class TombstoneEviction(ScheduledPruning):
+class ResultEvictionOverBudget(ScheduledPruning):
     """Evict all tool results but the newest where all results together are over a budget.
 
     Example:
         >>> import ctxkit as ck
         >>> session = ck.read(ck.samples.path("incident"))
-        >>> evict = TombstoneEviction(max_tokens=1_000, keep_last=3)
+        >>> evict = ResultEvictionOverBudget(max_tokens=1_000, keep_last=3)
         >>> pruned = ck.replay(session, ck.policies.Rules(pruning=evict))
-        >>> sum(item.changed_by == "TombstoneEviction" for item in pruned.sent(-1))
+        >>> sum(item.changed_by == "ResultEvictionOverBudget" for item in pruned.sent(-1))
         24
     """
 
@@ -205,7 +213,7 @@ class TombstoneEviction(ScheduledPruning):
 
 @dataclass(frozen=True)
 class _Evict:
-    """The stage of `TombstoneEviction` for calls over the budget."""
+    """The stage of `ResultEvictionOverBudget` for calls over the budget."""
 
     keep_last: int
     listed: bool = False

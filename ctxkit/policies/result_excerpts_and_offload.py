@@ -12,17 +12,19 @@ from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
-from ctxkit.policies.base import CompositePolicy, ScheduledPruning
+from ctxkit.policies.policy_base_and_chains import CompositePolicy
 from ctxkit.policies.schedules.pruned_message_states import UNDO_CHANGE
-from ctxkit.policies.schedules.schedule_view_of_new_calls import PositionsByAge, TextsByPosition
+from ctxkit.policies.schedules.pruning_changes_at_new_calls import PositionsByAge, TextsByPosition
 from ctxkit.policies.texts import message_content_and_truncation
+from ctxkit.policies.validated_settings_and_scheduled_prunings import ScheduledPruning
 from ctxkit.session.messages import USER_VISIBLE_KEY, Message, Text, get_plain_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from ctxkit.policies.base import BasePolicy, Natural
-    from ctxkit.policies.schedules.schedule_view_of_new_calls import ScheduleView
+    from ctxkit.policies.policy_base_and_chains import BasePolicy
+    from ctxkit.policies.schedules.pruning_changes_at_new_calls import ScheduleView
+    from ctxkit.policies.validated_settings_and_scheduled_prunings import Natural
     from ctxkit.session.messages import ToolCall
     from ctxkit.tokens import ContextBudget
 
@@ -35,7 +37,7 @@ ARCHIVED_KIND = "tool_result_archived"
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class ResultDigest(ScheduledPruning):
+class OldResultsDigest(ScheduledPruning):
     """Archive all tool results but the newest, and append a digest with one line for each.
 
     An archived result keeps a stub, so no call is left unanswered. The digest is for the agent
@@ -44,9 +46,9 @@ class ResultDigest(ScheduledPruning):
     Example:
         >>> import ctxkit as ck
         >>> session = ck.read(ck.samples.path("incident"))
-        >>> pruning = ResultDigest(keep_last=3)
+        >>> pruning = OldResultsDigest(keep_last=3)
         >>> pruned = ck.replay(session, ck.policies.Rules(pruning=pruning))
-        >>> sum(item.changed_by == "ResultDigest" for item in pruned.sent(-1))
+        >>> sum(item.changed_by == "OldResultsDigest" for item in pruned.sent(-1))
         40
     """
 
@@ -63,9 +65,9 @@ class ResultDigest(ScheduledPruning):
 
 @dataclass(frozen=True)
 class _Archive:
-    """The stage of `ResultDigest` for calls where it saves tokens."""
+    """The stage of `OldResultsDigest` for calls where it saves tokens."""
 
-    digest: ResultDigest
+    digest: OldResultsDigest
 
     def schedule(self, view: ScheduleView, _budget: ContextBudget) -> None:
         """Archive each result when enough newer ones follow; append the digest."""

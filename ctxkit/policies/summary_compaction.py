@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 
 from ctxkit._internal.formatting_and_sanitizing import format_error_line
 from ctxkit.errors import BadArguments, CtxkitError, ModelError
-from ctxkit.policies.base import BasePolicy, DataclassPolicy
 from ctxkit.policies.guards import keep_if_smaller
 from ctxkit.policies.history.growing_columns_and_sums import USER
 from ctxkit.policies.history.history import (
@@ -33,16 +32,22 @@ from ctxkit.policies.offline_summarisers import (
     validate_summary,
     with_summary_error,
 )
+from ctxkit.policies.policy_base_and_chains import BasePolicy
 from ctxkit.policies.protocols import FUNCTION_METHOD
 from ctxkit.policies.texts import summary_prompts_and_audits, tool_outcomes_and_files
 from ctxkit.policies.texts.summary_prompts_and_audits import PI_SECTIONS, PI_TURN_SECTIONS
+from ctxkit.policies.validated_settings_and_scheduled_prunings import DataclassPolicy
 from ctxkit.session.messages import SUMMARY_ERROR_KEY, Message
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from ctxkit.policies.base import Natural, Positive, Proportion
     from ctxkit.policies.history.history import History
+    from ctxkit.policies.validated_settings_and_scheduled_prunings import (
+        Natural,
+        Positive,
+        Proportion,
+    )
     from ctxkit.tokens import ContextBudget
 
 

@@ -11,18 +11,18 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
-from ctxkit.policies.base import ScheduledPruning
 from ctxkit.policies.message_shortening import get_matching_call_path
 from ctxkit.policies.schedules.pruned_message_states import UNDO_CHANGE
 from ctxkit.policies.texts import message_content_and_truncation, tool_outcomes_and_files
+from ctxkit.policies.validated_settings_and_scheduled_prunings import ScheduledPruning
 from ctxkit.session.messages import get_plain_text
-from ctxkit.session.tool_calls import matches_tool
+from ctxkit.session.tool_call_paths_and_descriptions import matches_tool
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from ctxkit.policies.base import Natural
-    from ctxkit.policies.schedules.schedule_view_of_new_calls import ScheduleView
+    from ctxkit.policies.schedules.pruning_changes_at_new_calls import ScheduleView
+    from ctxkit.policies.validated_settings_and_scheduled_prunings import Natural
     from ctxkit.session.messages import Message, ToolCall
     from ctxkit.tokens import ContextBudget
 

@@ -31,9 +31,9 @@ from ctxkit.session.messages import Message, Text
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from ctxkit.policies.base import Natural, Positive
     from ctxkit.policies.history.history import History
     from ctxkit.policies.texts.tool_outcomes_and_files import ToolCallOutcome
+    from ctxkit.policies.validated_settings_and_scheduled_prunings import Natural, Positive
     from ctxkit.tokens import ContextBudget
 
 
@@ -162,13 +162,13 @@ BLOCK_SEPARATOR = "\n\n---\n\n"
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class NarrativeSummary(Summary):
+class FuseraftSummary(Summary):
     """fuseraft's compaction: replace old turns by one message of record blocks and a summary.
 
     Example:
         >>> import ctxkit as ck
         >>> above = ck.policies.triggers.Above(24_000)
-        >>> rules = ck.policies.Rules(NarrativeSummary(keep_replies=4), above)
+        >>> rules = ck.policies.Rules(FuseraftSummary(keep_replies=4), above)
         >>> replay = ck.replay(ck.read(ck.samples.path("incident")), rules)
         >>> [(edit.kind, edit.tokens_before, edit.tokens_after) for edit in replay.edits][:1]
         [('summarised', 25633, 14004)]

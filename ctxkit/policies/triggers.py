@@ -7,22 +7,29 @@ from dataclasses import dataclass
 from math import ceil, floor
 from typing import TYPE_CHECKING, Literal, Protocol, runtime_checkable
 
-from ctxkit._internal.lazy_exports_and_hooks import make_dunder_dir
+from ctxkit._internal.lazy_exports_and_late_bound_calls import make_dunder_dir
 from ctxkit.errors import BadArguments, short_repr
-from ctxkit.policies.base import ValidatedSettings, check_at_least
 from ctxkit.policies.history.history import is_new_request
 from ctxkit.policies.history.history_view_and_searches import get_role_code
 from ctxkit.policies.history.message_log import ColdCacheCalls
 from ctxkit.policies.protocols import FunctionWrapper, HasName, is_only_call_overridden, name_of
+from ctxkit.policies.validated_settings_and_scheduled_prunings import (
+    ValidatedSettings,
+    check_at_least,
+)
 from ctxkit.tokens.provider_rules import DEFAULT_CACHE_LIFE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from ctxkit.policies.base import AboveZero, Positive, PositiveShare
     from ctxkit.policies.history.history import History
     from ctxkit.policies.history.message_log import MessageLog
     from ctxkit.policies.protocols import PromptForecast, Trigger
+    from ctxkit.policies.validated_settings_and_scheduled_prunings import (
+        AboveZero,
+        Positive,
+        PositiveShare,
+    )
     from ctxkit.session.messages import Message
     from ctxkit.tokens.token_counters import ContextBudget
 
@@ -718,7 +725,7 @@ class LastUsageOverBudget(BaseTrigger):
             # The last row before a call is a request, if the user spoke.
             request = log.upto[call] - 1
             if not is_new_request(log, request, call) or (
-                self.waits and is_reply_aborted(log, call)
+                self.waits and is_previous_reply_aborted(log, call)
             ):
                 continue
             last = find_last_successful_call(log, call)
@@ -745,7 +752,7 @@ class LastUsageOverBudget(BaseTrigger):
         return int(forecast.prompts(last, last + 1)[0]) + between
 
 
-def is_reply_aborted(log: MessageLog, call: int) -> bool:
+def is_previous_reply_aborted(log: MessageLog, call: int) -> bool:
     """Return True where the reply before a call was aborted and reports no usage."""
     reply = log.replies[call - 1]
     if reply is None or reply.stop != "aborted":

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import TYPE_CHECKING, NamedTuple
 
-from ctxkit.policies.base import DataclassPolicy
 from ctxkit.policies.history.history import find_end_of_summaries
 from ctxkit.policies.texts.message_lines_for_extracts import split_sentences
+from ctxkit.policies.validated_settings_and_scheduled_prunings import DataclassPolicy
 from ctxkit.session.messages import (
     CORRECTION_KIND,
     INJECTED_KIND,
@@ -22,9 +22,9 @@ from ctxkit.session.messages import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
-    from ctxkit.policies.base import Positive
     from ctxkit.policies.history.history import History
     from ctxkit.policies.history.message_log import MessageLog
+    from ctxkit.policies.validated_settings_and_scheduled_prunings import Positive
     from ctxkit.tokens import ContextBudget
 
 

@@ -21,7 +21,7 @@ from ctxkit._internal.setting_value_validation import (
     SECTIONS,
     WHOLE,
 )
-from ctxkit.errors import BadArguments, UnknownPreset, did_you_mean
+from ctxkit.errors import BadArguments, UnknownName, did_you_mean
 from ctxkit.presets import config_text_reading_and_writing
 
 if TYPE_CHECKING:
@@ -307,7 +307,7 @@ def join_names(names: Iterable[str]) -> str:
     return ", ".join(clean[:12]) + more or "none"
 
 
-def count_matching_keys(signs: int) -> int:
+def ignore_single_matching_key(signs: int) -> int:
     """Return the number of matching keys, 0 for a single one, which may be a coincidence."""
     return signs if signs > 1 else 0
 
@@ -404,11 +404,11 @@ def get_preset_defaults(system: str) -> dict[str, Any]:
         The defaults in the order of the signature.
 
     Raises:
-        UnknownPreset: the kit has no such preset.
+        UnknownName: the kit has no such preset.
     """
     from ctxkit import presets
     from ctxkit.presets.registry_and_setting_checks import names
 
     if system not in names():
-        raise UnknownPreset(f"There is no preset {system!r}; there are {', '.join(names())}.")
+        raise UnknownName(f"There is no preset {system!r}; there are {', '.join(names())}.")
     return {p.name: p.default for p in signature(getattr(presets, system)).parameters.values()}

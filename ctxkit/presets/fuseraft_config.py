@@ -402,7 +402,7 @@ def _body(config: Mapping[str, Any]) -> Mapping[str, Any]:
     return body if isinstance(body, dict) else config
 
 
-def get_orchestration_section(config: Mapping[str, Any]) -> ConfigSection:
+def get_orchestration_or_whole_config(config: Mapping[str, Any]) -> ConfigSection:
     """Return the section `Orchestration`; the whole file where there is none.
 
     Raises:

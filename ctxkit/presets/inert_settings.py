@@ -418,7 +418,7 @@ def get_defaults(name: str) -> Mapping[str, Any]:
     return {n: p.default for n, p in signature(_get_factory(name)).parameters.items()}
 
 
-def list_inert_settings(name: str) -> list[str]:
+def list_inert_setting_reasons(name: str) -> list[str]:
     """Return a line for each reason why settings of a preset can be without effect."""
     return [f"{', '.join(r.settings)}: {r.describe()}" for r in INERT_SETTINGS.get(name, ())]
 
@@ -430,7 +430,7 @@ def add_inert_settings(doc: str, name: str) -> str:
         doc: the docstring as in the code, with an example; the note is put before the example.
         name: name of the preset.
     """
-    rows = [f"        {row}." for row in list_inert_settings(name)]
+    rows = [f"        {row}." for row in list_inert_setting_reasons(name)]
     if not rows:
         return doc
     head = "    Note:\n        No effect, as the other settings stand or in a replay:\n"

@@ -19,8 +19,8 @@ from ctxkit._internal.setting_value_validation import (
 from ctxkit.policies.result_clearing_and_cache_ttl import CacheTtl
 from ctxkit.presets.config_key_mapping import (
     ConfigKey,
-    count_matching_keys,
     get_section,
+    ignore_single_matching_key,
     parse_keys,
 )
 
@@ -152,7 +152,7 @@ def count_identifying_keys(config: Mapping[str, Any], *, openclaw: bool) -> int:
         openclaw: count for OpenClaw; False: for Fased.
     """
     agents = config.get("agents")
-    shared_signs = count_matching_keys(sum(k in config for k in SHARED_SECTIONS))
+    shared_signs = ignore_single_matching_key(sum(k in config for k in SHARED_SECTIONS))
     if isinstance(agents, dict):
         shared_signs += 4 * ("defaults" in agents) + 2 * ("list" in agents)
     compaction = get_section(config, COMPACTION_SECTION)

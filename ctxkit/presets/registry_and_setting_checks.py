@@ -9,7 +9,7 @@ from inspect import signature
 from typing import TYPE_CHECKING, Any, NamedTuple, ParamSpec, TypeAlias
 
 from ctxkit._internal.setting_value_validation import coerce_setting
-from ctxkit.errors import BadArguments, UnknownPreset, did_you_mean
+from ctxkit.errors import BadArguments, UnknownName, did_you_mean
 from ctxkit.policies import registry as policies
 from ctxkit.policies.compaction_and_pruning_rules import as_rules as rules_of_policy
 from ctxkit.presets.inert_settings import add_inert_settings
@@ -89,7 +89,7 @@ def preset(name: str, **settings: Any) -> Rules:
         The rules; `parameters` has the settings in force.
 
     Raises:
-        UnknownPreset: there is no preset, or no setting, of that name; the sentence names the
+        UnknownName: there is no preset, or no setting, of that name; the sentence names the
             nearest.
         BadArguments: the settings cannot work together.
 
@@ -100,7 +100,7 @@ def preset(name: str, **settings: Any) -> Rules:
     """
     normalised = name.strip().lower().replace("-", "_")
     if normalised not in names():
-        raise UnknownPreset(
+        raise UnknownName(
             f"There is no preset {name!r}; there are"
             f" {', '.join(names())}.{did_you_mean(normalised, names())}"
         )
@@ -108,7 +108,7 @@ def preset(name: str, **settings: Any) -> Rules:
     setting_names = list(signature(factory).parameters)
     for key in settings:
         if key not in setting_names:
-            raise UnknownPreset(
+            raise UnknownName(
                 f"Preset {normalised!r} has no setting {key!r}; it has"
                 f" {', '.join(setting_names)}.{did_you_mean(key, setting_names)}"
             )
@@ -151,7 +151,7 @@ def resolve_rules(rules: RulesLike, *, once: bool = False) -> Rules:
 
     Raises:
         BadArguments: it is none of these, or the settings are invalid.
-        UnknownPreset: a name is unknown; the sentence names the nearest one.
+        UnknownName: a name is unknown; the sentence names the nearest one.
 
     Example:
         >>> resolve_rules("pi:reserve_tokens=8_000").parameters["reserve_tokens"]
@@ -190,7 +190,7 @@ def _rules_by_name(words: str) -> Rules:
     first = words.split("|", maxsplit=1)[0].partition(":")[0].strip().lower().replace("-", "_")
     if first not in policies.names():
         nearest = did_you_mean(first, [*names(), *policies.names()])
-        raise UnknownPreset(
+        raise UnknownName(
             f"There is no preset and no policy {first!r}.{nearest} "
             f"Presets are {', '.join(names())}."
         )
@@ -242,7 +242,7 @@ def check_between(low: float, high: float, **settings: float) -> None:
             raise BadArguments(f"{name} lies between {low:,} and {high:,}, not at {value:,}.")
 
 
-def check_setting_types(make: Callable[P, Rules]) -> Callable[P, Rules]:
+def make_checked_preset(make: Callable[P, Rules]) -> Callable[P, Rules]:
     """Return a preset that first refuses settings of another type than its signature says, and
     whose rules have its name and, as `parameters`, all its settings.
     """

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ctxkit._internal.formatting_and_sanitizing import sanitize_text
-from ctxkit.errors import BadArguments, UnknownFormat, UnknownPreset, did_you_mean
+from ctxkit.errors import BadArguments, UnknownFormat, UnknownName, did_you_mean
 from ctxkit.presets import config_text_reading_and_writing
 from ctxkit.presets.config_key_mapping import ConfigWriter, get_preset_defaults
 from ctxkit.presets.registry_and_setting_checks import names, preset
@@ -105,8 +105,8 @@ def parse_rules(
         defaults = get_preset_defaults(config.system)
         # a setting that the preset does not have is named in the warning instead
         rules = preset(config.system, **{k: v for k, v in parsed.settings.items() if k in defaults})
-    except UnknownPreset:
-        raise UnknownPreset(
+    except UnknownName:
+        raise UnknownName(
             f"{path}: this is a config file of {config.system}, for which the kit has no preset; "
             f"there are {', '.join(names())}."
         ) from None

@@ -10,14 +10,17 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from ctxkit.errors import BadArguments
-from ctxkit.policies.base import DataclassPolicy, ScheduledPruning
 from ctxkit.policies.history.growing_columns_and_sums import ASSISTANT, TOOL
-from ctxkit.policies.schedules.messages_before_pruning import NEVER
+from ctxkit.policies.schedules.messages_without_any_pruning import NEVER
 from ctxkit.policies.schedules.pruned_message_states import UNDO_CHANGE
-from ctxkit.policies.schedules.schedule_view_of_new_calls import PositionsByAge
+from ctxkit.policies.schedules.pruning_changes_at_new_calls import PositionsByAge
 from ctxkit.policies.summary_compaction import Summary
 from ctxkit.policies.texts import message_content_and_truncation
 from ctxkit.policies.triggers import Above, Both, Count, Either, Share
+from ctxkit.policies.validated_settings_and_scheduled_prunings import (
+    DataclassPolicy,
+    ScheduledPruning,
+)
 from ctxkit.session.messages import Message, SizeOnly, Text
 
 if TYPE_CHECKING:
@@ -25,9 +28,9 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from ctxkit.policies.base import Natural, Positive
     from ctxkit.policies.history.history import History
-    from ctxkit.policies.schedules.schedule_view_of_new_calls import ScheduleView
+    from ctxkit.policies.schedules.pruning_changes_at_new_calls import ScheduleView
+    from ctxkit.policies.validated_settings_and_scheduled_prunings import Natural, Positive
     from ctxkit.tokens import ContextBudget
 
 
@@ -49,7 +52,7 @@ class MiddleSummary(Summary):
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class CustomCutSummary(Summary):
+class BaseCustomCutSummary(Summary):
     """Base of summaries that keep no fixed number of tokens."""
 
     apart: bool = False
@@ -60,7 +63,7 @@ class CustomCutSummary(Summary):
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class SummariseAll(CustomCutSummary):
+class SummariseAll(BaseCustomCutSummary):
     """Summarise everything but the last few messages: the model continues from the summary."""
 
     keep_end: int = 0

@@ -1,5 +1,5 @@
 """Sessions as append-only logs of frozen values: messages, edits, usage, tool calls and titles."""
 
-from ctxkit._internal.lazy_exports_and_hooks import lazy_exports
+from ctxkit._internal.lazy_exports_and_late_bound_calls import lazy_exports
 
 __getattr__, __dir__, __all__ = lazy_exports(__name__, __file__)

@@ -31,9 +31,9 @@ from .session import with_unique_ids as with_unique_ids
 from .titles import get_title as get_title
 from .titles import make_names_unique as make_names_unique
 from .titles import make_unique_titles as make_unique_titles
-from .tool_calls import describe_call as describe_call
-from .tool_calls import describe_message as describe_message
-from .tool_calls import get_call_path as get_call_path
-from .tool_calls import get_path_and_command as get_path_and_command
-from .tool_calls import map_results_by_call as map_results_by_call
-from .tool_calls import pair_with_calls as pair_with_calls
+from .tool_call_paths_and_descriptions import describe_call as describe_call
+from .tool_call_paths_and_descriptions import describe_message as describe_message
+from .tool_call_paths_and_descriptions import get_call_path as get_call_path
+from .tool_call_paths_and_descriptions import get_path_and_command as get_path_and_command
+from .tool_call_paths_and_descriptions import map_results_by_call as map_results_by_call
+from .tool_call_paths_and_descriptions import pair_with_calls as pair_with_calls

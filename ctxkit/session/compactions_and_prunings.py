@@ -35,7 +35,7 @@ class HasEdits(Protocol):
 class CompactionEdits(NamedTuple):
     """The edits of one compaction, and their position in the log.
 
-    Its effect on prompts is `metrics.compaction_savings_and_payback.CompactionsBeforeCall`.
+    Its effect on prompts is `metrics.compaction_savings_and_payback.CombinedCompactionBeforeCall`.
     """
 
     number: int

@@ -289,7 +289,7 @@ def _positive_or_zero(value: object) -> int:
     return value if isinstance(value, int) and value > 0 else 0
 
 
-def has_sealed_part(message: Message) -> bool:
+def is_sealed_summary(message: Message) -> bool:
     """Return whether a provider encrypted a summary, so that its tokens are unknown.
 
     The length of an encrypted text says nothing about the size of its content.

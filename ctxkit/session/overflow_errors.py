@@ -8,7 +8,7 @@ from typing import NamedTuple
 from ctxkit.session.messages import Message  # noqa: TC001  a value in a public signature
 
 
-class OverflowText(NamedTuple):
+class OverflowErrorPattern(NamedTuple):
     """A provider's error text where the prompt is larger than the context window."""
 
     provider: str
@@ -18,216 +18,218 @@ class OverflowText(NamedTuple):
     """A text that it matches, for tests and docs."""
 
 
-OVERFLOW_TEXTS: tuple[OverflowText, ...] = (
-    OverflowText(
+OVERFLOW_TEXTS: tuple[OverflowErrorPattern, ...] = (
+    OverflowErrorPattern(
         "Anthropic", r"prompt is too long", "prompt is too long: 213462 tokens > 200000 maximum"
     ),
-    OverflowText(
+    OverflowErrorPattern(
         "Anthropic 413",
         r"request_too_large|request exceeds the maximum size",
         '413 {"type":"error","error":{"type":"request_too_large","message":"Request exceeds the'
         ' maximum size"}}',
     ),
-    OverflowText(
+    OverflowErrorPattern(
         "Bedrock", r"input is too long for requested model", "input is too long for requested model"
     ),
-    OverflowText(
+    OverflowErrorPattern(
         "Bedrock Mantle",
         r"prompt tokens \(\d+\) exceed model maximum",
         "prompt tokens (330095) exceed model maximum (278528)",
     ),
-    OverflowText(
+    OverflowErrorPattern(
         "OpenAI",
         r"exceeds the context window",
         "Your input exceeds the context window of this model",
     ),
-    OverflowText(
+    OverflowErrorPattern(
         "OpenAI-compatible",
         r"exceeds (?:the )?(?:model'?s )?maximum context length(?: of [\d,]+"
         r" tokens?|\s*\([\d,]+\))",
         "Requested token count exceeds the model's maximum context length of 131072 tokens",
     ),
-    OverflowText(
+    OverflowErrorPattern(
         "SGLang",
         r"input length.*exceeds.*context length",
         "Input length (265330) exceeds model's maximum context length (262144).",
     ),
-    OverflowText(
+    OverflowErrorPattern(
         "Gemini",
         r"input token count.*exceeds the maximum",
         "The input token count (1196265) exceeds the maximum number of tokens allowed (1048575)",
     ),
-    OverflowText(
+    OverflowErrorPattern(
         "xAI",
         r"maximum prompt length is \d+",
         "This model's maximum prompt length is 131072 but the request contains 537812 tokens",
     ),
-    OverflowText(
+    OverflowErrorPattern(
         "Groq",
         r"reduce the length of the messages",
         "Please reduce the length of the messages or completion",
     ),
-    OverflowText(
+    OverflowErrorPattern(
         "OpenRouter",
         r"maximum context length is [\d,]+ tokens",
         "This endpoint's maximum context length is 128000 tokens. However, you requested about"
         " 140000 tokens.",
     ),
-    OverflowText(
+    OverflowErrorPattern(
         "Poolside",
         r"exceeds (?:the )?maximum allowed input length of [\d,]+ tokens?",
         "Input length 131393 exceeds the maximum allowed input length of 131040 tokens.",
     ),
-    OverflowText(
+    OverflowErrorPattern(
         "Together",
         r"input \(\d+ tokens\) is longer than the model'?s context length \(\d+ tokens\)",
         "The input (516368 tokens) is longer than the model's context length (262144 tokens).",
     ),
-    OverflowText(
+    OverflowErrorPattern(
         "GitHub Copilot",
         r"token count of [\d,]+ exceeds the limit of [\d,]+",
         "prompt token count of 130001 exceeds the limit of 128000",
     ),
-    OverflowText(
+    OverflowErrorPattern(
         "llama.cpp",
         r"exceeds the available context size",
         "the request exceeds the available context size, try increasing it",
     ),
-    OverflowText(
+    OverflowErrorPattern(
         "LM Studio",
         r"greater than the context length",
         "tokens to keep from the initial prompt is greater than the context length",
     ),
-    OverflowText(
+    OverflowErrorPattern(
         "MiniMax", r"context window exceeds limit", "invalid params, context window exceeds limit"
     ),
-    OverflowText(
+    OverflowErrorPattern(
         "Kimi",
         r"exceeded model token limit",
         "Your request exceeded model token limit: 262144 (requested: 291351)",
     ),
-    OverflowText(
+    OverflowErrorPattern(
         "Mistral",
         r"too large for model with [\d,]+ maximum context length",
         "Prompt contains 140000 tokens, too large for model with 131072 maximum context length",
     ),
-    OverflowText(
+    OverflowErrorPattern(
         "z.ai", r"model_context_window_exceeded", "finish reason: model_context_window_exceeded"
     ),
-    OverflowText(
+    OverflowErrorPattern(
         "Ollama",
         r"prompt too long; exceeded (?:max )?context length",
         "prompt too long; exceeded max context length by 100918 tokens",
     ),
-    OverflowText(
+    OverflowErrorPattern(
         "vLLM",
         r"this model.?s maximum context length is [\d,]+",
         "This model's maximum context length is 32768 tokens. However, you requested 4096 output"
         " tokens and your prompt contains at least 30000 input tokens, for a total of at least"
         " 34096 tokens.",
     ),
-    OverflowText(
+    OverflowErrorPattern(
         "OpenAI code",
         r"context[_ ]length[_ ]exceeded",
         '{"error":{"code":"context_length_exceeded"}}',
     ),
-    OverflowText(
+    OverflowErrorPattern(
         "HTTP 413",
         r"(?:request entity|payload|content) too large",
         "Error code: 413 - Request Entity Too Large",
     ),
-    OverflowText("generic", r"too many tokens", "too many tokens"),
-    OverflowText("generic", r"token limit exceeded", "token limit exceeded"),
-    OverflowText(
+    OverflowErrorPattern("generic", r"too many tokens", "too many tokens"),
+    OverflowErrorPattern("generic", r"token limit exceeded", "token limit exceeded"),
+    OverflowErrorPattern(
         "Cerebras", r"^4(?:00|13)\s*(?:status code)?\s*\(no body\)", "413 status code (no body)"
     ),
-    OverflowText(
+    OverflowErrorPattern(
         "LiteLLM",
         r"context ?window ?exceeded ?error",
         "litellm.ContextWindowExceededError: too long",
     ),
-    OverflowText("Fased", r"context overflow:", "Context overflow: prompt too large for the model"),
-    OverflowText(
+    OverflowErrorPattern(
+        "Fased", r"context overflow:", "Context overflow: prompt too large for the model"
+    ),
+    OverflowErrorPattern(
         "Tyrum", r"prompt is too large for this model", "Prompt is too large for this model."
     ),
-    OverflowText("Chinese proxies", r"上下文过长", "上下文过长"),
-    OverflowText("Chinese proxies", r"上下文超出", "错误：上下文超出限制"),
-    OverflowText("Chinese proxies", r"上下文长度超", "上下文长度超过模型限制"),
-    OverflowText("Chinese proxies", r"超出最大上下文", "请求超出最大上下文"),
-    OverflowText("Chinese proxies", r"请压缩上下文", "请压缩上下文后重试"),
+    OverflowErrorPattern("Chinese proxies", r"上下文过长", "上下文过长"),
+    OverflowErrorPattern("Chinese proxies", r"上下文超出", "错误：上下文超出限制"),
+    OverflowErrorPattern("Chinese proxies", r"上下文长度超", "上下文长度超过模型限制"),
+    OverflowErrorPattern("Chinese proxies", r"超出最大上下文", "请求超出最大上下文"),
+    OverflowErrorPattern("Chinese proxies", r"请压缩上下文", "请压缩上下文后重试"),
 )
 
 # Texts that match a pattern above but are no overflow: they win over it.
-NOT_OVERFLOW_TEXTS: tuple[OverflowText, ...] = (
-    OverflowText(
+NOT_OVERFLOW_TEXTS: tuple[OverflowErrorPattern, ...] = (
+    OverflowErrorPattern(
         "Bedrock",
         r"^throttling error:",
         "Throttling error: Too many tokens, please wait before trying again.",
     ),
-    OverflowText(
+    OverflowErrorPattern(
         "Bedrock", r"^service unavailable:", "Service unavailable: too many tokens in flight"
     ),
-    OverflowText(
+    OverflowErrorPattern(
         "AWS", r"throttl", "ThrottlingException: Too many tokens, please wait before trying again."
     ),
-    OverflowText("any", r"rate.?limit", "Rate limit reached: too many tokens"),
-    OverflowText("any", r"too many requests", "429 Too Many Requests"),
-    OverflowText(
+    OverflowErrorPattern("any", r"rate.?limit", "Rate limit reached: too many tokens"),
+    OverflowErrorPattern("any", r"too many requests", "429 Too Many Requests"),
+    OverflowErrorPattern(
         "any",
         r"tokens per (?:minute|day)|\btp[md]\b",
         "Limit 30000, requested 40000 tokens per minute",
     ),
-    OverflowText(
+    OverflowErrorPattern(
         "Fased",
         r"context window (?:is )?too small|minimum is",
         "Model context window too small. Minimum is 16000.",
     ),
-    OverflowText(
+    OverflowErrorPattern(
         "Fased", r"reasoning is (?:required|mandatory)", "Reasoning is mandatory for this endpoint."
     ),
 )
 
 # Errors about the shape of a prompt, which shorter or fewer tool messages may fix (fuseraft's
 # classifiable context errors other than the overflow).
-SHAPE_TEXTS: tuple[OverflowText, ...] = (
-    OverflowText(
+SHAPE_TEXTS: tuple[OverflowErrorPattern, ...] = (
+    OverflowErrorPattern(
         "Bedrock, Anthropic",
         r"max_tokens\W+must be greater than\W+(?:thinking\.)?budget_tokens",
         "`max_tokens` must be greater than `thinking.budget_tokens`",
     ),
-    OverflowText(
+    OverflowErrorPattern(
         "Anthropic",
         r"tool_use\W+ids? were found without\W+tool_result",
         "messages.3: `tool_use` ids were found without `tool_result` blocks immediately after: t1",
     ),
-    OverflowText(
+    OverflowErrorPattern(
         "Anthropic",
         r"unexpected\W+tool_use_id\W+found in\W+tool_result",
         "messages.0.content.0: unexpected `tool_use_id` found in `tool_result` blocks: t1",
     ),
-    OverflowText(
+    OverflowErrorPattern(
         "OpenAI",
         r"tool_call_ids? did not have response messages|must be followed by tool messages",
         "An assistant message with 'tool_calls' must be followed by tool messages responding to"
         " each 'tool_call_id'. The following tool_call_ids did not have response messages: call_1",
     ),
-    OverflowText(
+    OverflowErrorPattern(
         "OpenAI",
         r"role 'tool' must be a response to a prece+ding message",
         "messages with role 'tool' must be a response to a preceeding message with 'tool_calls'.",
     ),
-    OverflowText(
+    OverflowErrorPattern(
         "OpenAI Responses",
         r"no tool (?:call|output) found for function call",
         "No tool output found for function call call_1.",
     ),
-    OverflowText(
+    OverflowErrorPattern(
         "Gemini",
         r"number of function response parts",
         "Please ensure that the number of function response parts is equal to the number of"
         " function call parts of the function call turn.",
     ),
-    OverflowText(
+    OverflowErrorPattern(
         "Bedrock Converse",
         r"toolResult blocks|tooluse blocks",
         "The number of toolResult blocks at messages.2.content exceeds the number of toolUse blocks"

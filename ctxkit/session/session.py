@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, overload
 import msgspec
 
 from ctxkit._internal.formatting_and_sanitizing import format_count, sanitize_line
-from ctxkit._internal.lazy_exports_and_hooks import call_hook
+from ctxkit._internal.lazy_exports_and_late_bound_calls import call_hook
 from ctxkit.errors import BadArguments
 from ctxkit.session.compactions_and_prunings import RecordedPrunings, count_compactions
 from ctxkit.session.messages import (

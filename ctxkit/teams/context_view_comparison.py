@@ -26,7 +26,7 @@ from ctxkit.metrics.item_index_and_rule_matching import ItemIndex
 from ctxkit.metrics.losable_items import MessageItemCache
 from ctxkit.metrics.loss_analysis import LossAnalysis
 from ctxkit.metrics.loss_tables import make_loss_columns
-from ctxkit.metrics.message_visibility import get_run_visibility
+from ctxkit.metrics.message_visibility import get_rules_run_visibility
 from ctxkit.metrics.prompt_sizes_and_contents import RunPromptSizes
 from ctxkit.metrics.prompt_sizes_and_contents import get_prompt_sizes as plain_prompts
 from ctxkit.metrics.team_agent_logs_and_turns import (
@@ -39,15 +39,16 @@ from ctxkit.metrics.team_agent_logs_and_turns import (
     get_tool_agent_logs,
     tabulate_team_turns,
 )
-from ctxkit.policies.base import BasePolicy, Chain, ScheduledPruning
 from ctxkit.policies.compaction_and_pruning_rules import Rules
 from ctxkit.policies.history.growing_columns_and_sums import ASSISTANT
+from ctxkit.policies.policy_base_and_chains import BasePolicy, Chain
 from ctxkit.policies.texts.message_content_and_truncation import get_path_argument
+from ctxkit.policies.validated_settings_and_scheduled_prunings import ScheduledPruning
 from ctxkit.presets.config_key_mapping import ConfigSection
 from ctxkit.presets.fuseraft_config import VIEW_KEYS, make_history_filters
 from ctxkit.session.messages import OTHER_AGENT_KINDS, Message, Text
 from ctxkit.session.titles import get_title
-from ctxkit.session.tool_calls import is_write_tool, map_results_by_call
+from ctxkit.session.tool_call_paths_and_descriptions import is_write_tool, map_results_by_call
 from ctxkit.teams.handoffs_and_contracts import (
     SUMMARY_FILE,
     ContextSourceInputs,
@@ -56,22 +57,22 @@ from ctxkit.teams.handoffs_and_contracts import (
     make_turn_changes,
     parse_context_sources,
 )
-from ctxkit.teams.member_views_and_sub_agents import (
+from ctxkit.teams.member_config_and_views import (
     FRESH_TURN_KEY,
     ISOLATIONS,
-    OwnHistoryFilter,
+    TaskAndOwnRepliesFilter,
     get_own_history_limits,
 )
 from ctxkit.teams.team_definition import TeamPlan
-from ctxkit.tokens.message_sizes import MessageSizes
+from ctxkit.tokens.message_sizes_from_recorded_prompts import MessageSizes
 from ctxkit.tokens.token_counters import default_counter
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from ctxkit.engine import Run
+    from ctxkit.engine import RulesRun
     from ctxkit.metrics.team_agent_logs_and_turns import OwnAndSharedSession, TeamTurn
-    from ctxkit.policies.schedules.schedule_view_of_new_calls import ScheduleView
+    from ctxkit.policies.schedules.pruning_changes_at_new_calls import ScheduleView
     from ctxkit.session.messages import Provenance, ToolCall
     from ctxkit.session.session import Session
     from ctxkit.teams.team_definition import ContextSource
@@ -139,11 +140,15 @@ class TeamView:
         if self.context:
             hears = IsolationFilter(agent=agent, isolation="fresh", handoffs=False)
             turns, chars = get_own_history_limits(self.context)
-            pruning = Chain.of(hears, OwnHistoryFilter(turns=turns, max_chars=chars))
+            pruning = Chain.of(hears, TaskAndOwnRepliesFilter(turns=turns, max_chars=chars))
             return Rules(name=self.name, pruning=pruning)
         hears = IsolationFilter(agent=agent, isolation=self.isolation)
         parts: list[Any] = [hears] if self.isolation != "shared" else []
-        parts += [OwnHistoryFilter(keeps_other_agents=True)] if self.hides_own_earlier_turns else []
+        parts += (
+            [TaskAndOwnRepliesFilter(keeps_other_agents=True)]
+            if self.hides_own_earlier_turns
+            else []
+        )
         parts += self.filters
         return Rules(name=self.name, pruning=Chain.of(*parts) if parts else None)
 
@@ -212,7 +217,7 @@ def _make_window_filter(section: ConfigSection) -> tuple[BasePolicy, ...]:
 _DERIVED: Provenance = "derived"
 
 
-def correct_sizes_for_view(
+def correct_sizes_for_hidden_messages(
     log: OwnAndSharedSession, keys: Mapping[str, Any]
 ) -> OwnAndSharedSession:
     """Return an agent's log with sizes corrected for what its view hid.
@@ -478,7 +483,7 @@ def compare_views(
     parsed_views, turns = parse_views(views), get_team_turns(session)
     recorded_views: Mapping[str, Any] = session.details.get("views", {})
     logs = [
-        correct_sizes_for_view(log, recorded_views.get(log.agent, {}))
+        correct_sizes_for_hidden_messages(log, recorded_views.get(log.agent, {}))
         for log in get_agent_logs(session)
     ]
     sub_agent_logs = get_tool_agent_logs(session)
@@ -537,9 +542,9 @@ def _view_agent(
     return _AgentView(row, [sent.prompt(c) for c in range(len(sheet.billed))], ())
 
 
-def _count_lost(log: OwnAndSharedSession, run: Run) -> dict[str, Any]:
+def _count_lost(log: OwnAndSharedSession, run: RulesRun) -> dict[str, Any]:
     items = ItemIndex(log.shared, MessageItemCache(log.message_sizes))
-    loss_columns = make_loss_columns(LossAnalysis(items, get_run_visibility(items, run)))
+    loss_columns = make_loss_columns(LossAnalysis(items, get_rules_run_visibility(items, run)))
     return {k: loss_columns[k] for k in ("needed_later_loss", "needed_lost_n", "reused_items_n")}
 
 

@@ -18,16 +18,11 @@ from ctxkit.presets.fuseraft_config import (
     UNREAD_SECTION_KEYS,
     find_budget_faults,
     format_ignored_keys,
-    get_orchestration_section,
+    get_orchestration_or_whole_config,
     read_config,
 )
 from ctxkit.teams.handoffs_and_contracts import parse_context_sources
-from ctxkit.teams.member_views_and_sub_agents import (
-    get_model_name,
-    is_plugin_supported,
-    parse_envelope,
-    parse_members,
-)
+from ctxkit.teams.member_config_and_views import get_model_name, is_plugin_supported, parse_members
 from ctxkit.teams.next_agent_selection import (
     VALIDATORS,
     SelectionConfigParts,
@@ -44,6 +39,7 @@ from ctxkit.teams.next_agent_selection import (
     route_map_reduce,
     route_scatter_gather,
 )
+from ctxkit.teams.sub_agents_and_permissions import parse_envelope
 from ctxkit.teams.team_definition import (
     FAILURE_KINDS,
     ContractRequirement,
@@ -106,7 +102,7 @@ def parse_plan(config: Mapping[str, Any]) -> TeamPlan:
         >>> [member.name for member in plan.members]
         ['Planner', 'Tester']
     """
-    body = get_orchestration_section(config)
+    body = get_orchestration_or_whole_config(config)
     members = parse_members(config)
     names = [m.name for m in members]
     if not names:

@@ -15,7 +15,7 @@ from ctxkit.errors import BadArguments, StoreError, did_you_mean
 from ctxkit.policies.texts import message_content_and_truncation
 from ctxkit.policies.texts.message_content_and_truncation import get_call_target, get_path_argument
 from ctxkit.session.messages import get_plain_text
-from ctxkit.session.tool_calls import is_write_tool
+from ctxkit.session.tool_call_paths_and_descriptions import is_write_tool
 from ctxkit.teams.team_definition import OWN_HISTORY_CHARS, SOURCE_CHARS, ContextSource, matches_any
 
 if TYPE_CHECKING:

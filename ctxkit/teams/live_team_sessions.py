@@ -16,26 +16,25 @@ from ctxkit.agent.agent import COMPACT_TOOL
 from ctxkit.agent.document_store import ContextStore
 from ctxkit.agent.live_session import LiveSession
 from ctxkit.agent.memory.entry_store import MemoryStore
-from ctxkit.agent.memory.entry_store import get_user_memory_folders as memory_homes
+from ctxkit.agent.memory.entry_store import get_ctxkit_and_fuseraft_memory_folders as memory_homes
 from ctxkit.agent.memory.providers import make_memory_provider
 from ctxkit.agent.memory.session_memory import SessionMemory
 from ctxkit.agent.models.model_factory import make_model as named
 from ctxkit.agent.system_prompt import OFF
-from ctxkit.agent.tools.built_in_tools import FILE_TOOLS, make_tools
 from ctxkit.agent.tools.file_and_document_tools import make_file_tools
+from ctxkit.agent.tools.python_shell_and_summary_tools import FILE_TOOLS, make_tools
 from ctxkit.errors import BadArguments, did_you_mean
-from ctxkit.policies.memory_entries_and_digests import get_memory_folder_name
+from ctxkit.policies.memory_entries import get_memory_folder_name
 from ctxkit.teams.handoffs_and_contracts import make_team_tools
-from ctxkit.teams.member_views_and_sub_agents import (
+from ctxkit.teams.member_config_and_views import PLUGIN_TOOLS, SUB_AGENT_RULES
+from ctxkit.teams.scripted_teams import is_team_script_name
+from ctxkit.teams.sub_agents_and_permissions import (
     ASKING,
-    PLUGIN_TOOLS,
     SUB_AGENT_INSTRUCTIONS,
-    SUB_AGENT_RULES,
     SubAgent,
     limit_tools,
     sub_agent_name,
 )
-from ctxkit.teams.scripted_teams import is_team_script_name
 from ctxkit.tokens import default_counter
 from ctxkit.tokens.prices import price
 
@@ -48,7 +47,8 @@ if TYPE_CHECKING:
     from ctxkit.agent.tools.confined_root import RootFolder
     from ctxkit.agent.tools.execution_and_results import Approve
     from ctxkit.agent.tools.tool import Tool
-    from ctxkit.agent.turn_state_and_events import Limits, Listener
+    from ctxkit.agent.turn_limits_and_token_budgets import Limits
+    from ctxkit.agent.turn_state_and_events import Listener
     from ctxkit.policies.compaction_and_pruning_rules import Rules
     from ctxkit.teams.handoffs_and_contracts import TurnFilesAndCommands
     from ctxkit.teams.team_definition import Member, SubAgentPlan, TeamPlan, ToolCapabilities
@@ -418,7 +418,7 @@ def describe_missing_grants(
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from ctxkit.teams.member_views_and_sub_agents import SubAgentListener
+    from ctxkit.teams.sub_agents_and_permissions import SubAgentListener
     from ctxkit.teams.team_definition import Member
 
     Open = Callable[[Member, SubAgent | None], LiveSession]

@@ -23,7 +23,7 @@ from ctxkit._internal.formatting_and_sanitizing import sanitize_text
 from ctxkit.errors import BadArguments, did_you_mean
 from ctxkit.presets.config_key_mapping import ConfigSection, join_names
 from ctxkit.presets.fuseraft_config import MAX_STATES, check_team_count
-from ctxkit.teams.member_views_and_sub_agents import (
+from ctxkit.teams.member_config_and_views import (
     get_model_name,
     parse_common_rules,
     with_view_filters,
@@ -39,7 +39,7 @@ from ctxkit.teams.team_definition import (
     Transition,
     parse_condition,
 )
-from ctxkit.teams.turn_prompts_and_team_status import MAX_ITEMS
+from ctxkit.teams.turn_prompts_and_team_state import MAX_ITEMS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -272,7 +272,7 @@ def route_by_manager(parts: SelectionConfigParts) -> SelectionPlan:
         initial=manager.name,
         extra=(manager,),
         manager=parse_manager_limits(f, manager.name),
-        max_turns=parse_manager_max_turns(f),
+        max_turns=parse_managed_team_max_turns(f),
     )
 
 
@@ -416,7 +416,7 @@ def parse_manager_limits(section: ConfigSection, name: str) -> ManagerStallLimit
     return ManagerStallLimits(name=name, stalls=stalls, resets=section.number("MaxResetCount", 2))
 
 
-def parse_manager_max_turns(section: ConfigSection) -> int:
+def parse_managed_team_max_turns(section: ConfigSection) -> int:
     """Return the turns of a manager's rounds: each is its own turn and one of an agent."""
     # one turn more, in which the manager says that the task is done
     return 2 * (section.number("MaxRoundCount") or 20) + 1

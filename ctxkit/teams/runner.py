@@ -42,7 +42,7 @@ from ctxkit.teams.turn_decisions import (
     get_next_state_name,
     make_initial_status,
 )
-from ctxkit.teams.turn_prompts_and_team_status import (
+from ctxkit.teams.turn_prompts_and_team_state import (
     TurnDecision,
     TurnReply,
     quote_previous_reply,
@@ -63,7 +63,7 @@ if TYPE_CHECKING:
     from ctxkit.teams.handoffs_and_contracts import TurnFilesAndCommands
     from ctxkit.teams.live_team_sessions import SessionFactory
     from ctxkit.teams.team_definition import Member, TeamPlan
-    from ctxkit.teams.turn_prompts_and_team_status import TeamStatus
+    from ctxkit.teams.turn_prompts_and_team_state import TeamStatus
 
 
 class Team:

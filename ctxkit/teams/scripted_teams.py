@@ -15,7 +15,7 @@ from ctxkit.agent.models.scripted_and_lookup_models import SCRIPT_OVER, Scripted
 from ctxkit.errors import BadArguments, did_you_mean
 from ctxkit.presets import config_text_reading_and_writing
 from ctxkit.session.messages import Message, Text, ToolCall
-from ctxkit.teams.member_views_and_sub_agents import sub_agent_name
+from ctxkit.teams.sub_agents_and_permissions import sub_agent_name
 from ctxkit.teams.team_definition import matches_any
 from ctxkit.teams.turn_decisions import get_next_state_name
 from ctxkit.tokens import default_counter
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
         TeamPlan,
         Transition,
     )
-    from ctxkit.teams.turn_prompts_and_team_status import TeamStatus
+    from ctxkit.teams.turn_prompts_and_team_state import TeamStatus
 
     Step = tuple[str, dict[str, Any]] | str
 

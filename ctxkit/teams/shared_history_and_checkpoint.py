@@ -10,12 +10,16 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from ctxkit._internal.redaction import redact
-from ctxkit.agent.change_intent_evidence_records import MAX_ARGUMENT_CHARS, encode_record
-from ctxkit.agent.files_beside_session_log import EventLog
-from ctxkit.agent.signed_session_settings import make_session_settings, with_session_settings
-from ctxkit.agent.turn_state_and_events import Limits, is_compaction
+from ctxkit.agent.change_log_intent_log_evidence_graph import MAX_ARGUMENT_CHARS, encode_record
+from ctxkit.agent.event_snapshot_and_report_files import EventLog
+from ctxkit.agent.signed_session_settings import (
+    make_unsealed_session_settings,
+    with_session_settings,
+)
+from ctxkit.agent.turn_limits_and_token_budgets import Limits
+from ctxkit.agent.turn_state_and_events import is_successful_compaction
 from ctxkit.errors import StoreError
-from ctxkit.formats.snapshots.log_writer import SnapshotWriter
+from ctxkit.formats.snapshots.token_log_writer import SnapshotWriter
 from ctxkit.metrics.team_agent_logs_and_turns import (
     ADDRESSEE_KEY,
     FORK_MOVE,
@@ -24,14 +28,14 @@ from ctxkit.metrics.team_agent_logs_and_turns import (
     LEDGER_MOVE,
     SOURCE_KEY,
     TASK,
-    count_entries_before_fork,
+    count_entries_before_parallel_branches,
     render_for_peers,
 )
 from ctxkit.policies.compaction_and_pruning_rules import Rules
 from ctxkit.session.messages import CORRECTION_KIND, Message, Text, get_plain_text
-from ctxkit.session.tool_calls import map_results_by_call
+from ctxkit.session.tool_call_paths_and_descriptions import map_results_by_call
 from ctxkit.teams.team_definition import make_stored_plan_details
-from ctxkit.teams.turn_prompts_and_team_status import TeamStatus
+from ctxkit.teams.turn_prompts_and_team_state import TeamStatus
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -42,7 +46,7 @@ if TYPE_CHECKING:
     from ctxkit.session.messages import ToolCall
     from ctxkit.session.session import Session
     from ctxkit.teams.team_definition import Member, TeamPlan
-    from ctxkit.teams.turn_prompts_and_team_status import TurnDecision
+    from ctxkit.teams.turn_prompts_and_team_state import TurnDecision
 
 
 _APPEND_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_APPEND
@@ -100,7 +104,7 @@ class EventAndCheckpointWriter:
 
     def on_event(self, event: LiveEvent) -> None:
         """Note a compaction of an agent; its marker precedes the row of a turn that continues."""
-        if event.kind == "compaction_end" and is_compaction(event.payload):
+        if event.kind == "compaction_end" and is_successful_compaction(event.payload):
             self._unmarked += 1
         elif event.kind == "model_call":
             self._write_markers()
@@ -344,7 +348,7 @@ class SharedHistoryAndStatus:
             plan: the team's plan.
             words: the settings with which it was opened, as text.
         """
-        how = make_session_settings(words, Rules(), Limits())
+        how = make_unsealed_session_settings(words, Rules(), Limits())
         updated = with_session_settings(
             msgspec.structs.replace(self.session, details=make_stored_plan_details(plan)), how
         )
@@ -427,7 +431,9 @@ class SharedHistoryAndStatus:
         """
         out = []
         messages = self.session.messages
-        for m in messages[: count_entries_before_fork(messages)] if forked else messages:
+        for m in (
+            messages[: count_entries_before_parallel_branches(messages)] if forked else messages
+        ):
             if (
                 m.kind == LEDGER_MOVE
                 or m.id in seen_ids

@@ -16,14 +16,14 @@ from ctxkit.agent.ctxkit_folder_and_trust import Workspace, check_session_name
 from ctxkit.agent.signed_session_settings import read_session_settings
 from ctxkit.agent.tools import confined_root
 from ctxkit.agent.tools.confined_root import RootFolder
-from ctxkit.agent.turn_state_and_events import Limits, ignore_event
+from ctxkit.agent.turn_limits_and_token_budgets import Limits
+from ctxkit.agent.turn_state_and_events import ignore_event
 from ctxkit.errors import BadArguments, CtxkitError, StoreError
 from ctxkit.presets import config_text_reading_and_writing
 from ctxkit.presets.config_key_mapping import ConfigSection
-from ctxkit.presets.fuseraft_config import check_team_counts, get_orchestration_section
+from ctxkit.presets.fuseraft_config import check_team_counts, get_orchestration_or_whole_config
 from ctxkit.teams.fuseraft_config import parse_plan
 from ctxkit.teams.live_team_sessions import SessionFactory, describe_missing_grants
-from ctxkit.teams.member_views_and_sub_agents import extend_envelope_from_brief
 from ctxkit.teams.runner import Team
 from ctxkit.teams.scripted_teams import (
     SCRIPTED_CONFIG,
@@ -31,6 +31,7 @@ from ctxkit.teams.scripted_teams import (
     make_script_models,
     make_scripted_team,
 )
+from ctxkit.teams.sub_agents_and_permissions import extend_envelope_from_brief
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Sequence
@@ -131,7 +132,7 @@ def team(
     plan = parse_plan(body)
     root_folder = RootFolder(root, allow) if root else _make_scratch_root(workspace, name, allow)
     envelope = extend_envelope_from_brief(
-        plan.envelope, get_orchestration_section(body), root_folder
+        plan.envelope, get_orchestration_or_whole_config(body), root_folder
     )
     plan = replace(plan, envelope=envelope)
     if is_team_script_name(model):
@@ -237,7 +238,7 @@ def load_referenced_files(config: Mapping[str, Any], folder: Path) -> dict[str, 
         BadArguments: a file is not there, lies elsewhere, or holds no agent.
     """
     whole = ConfigSection(config)
-    body = get_orchestration_section(config)
+    body = get_orchestration_or_whole_config(config)
     merged = {k: v for k, v in body.values.items() if k.casefold() != "systempromptpath"}
     root = RootFolder(folder)
     path = body.text("SystemPromptPath")

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from ctxkit.errors import BadArguments
 from ctxkit.teams.next_agent_selection import PROGRESS_FIELD
 from ctxkit.teams.team_definition import classify_contract_failure, find_json_object, matches_any
-from ctxkit.teams.turn_prompts_and_team_status import (
+from ctxkit.teams.turn_prompts_and_team_state import (
     MAX_ITEMS,
     TeamStatus,
     TurnDecision,
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     from ctxkit.teams.handoffs_and_contracts import ContractChecker
     from ctxkit.teams.team_definition import ManagerStallLimits, TeamPlan, Transition
-    from ctxkit.teams.turn_prompts_and_team_status import TurnReply
+    from ctxkit.teams.turn_prompts_and_team_state import TurnReply
 
 
 _TAIL_CHARS = 20_000

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ctxkit._internal.lazy_exports_and_hooks import make_dunder_dir
+from ctxkit._internal.lazy_exports_and_late_bound_calls import make_dunder_dir
 from ctxkit._internal.safe_files import get_ctxkit_cache_folder
 from ctxkit.tokens.exact_counters import (
     Claude2Counter,
@@ -13,7 +13,7 @@ from ctxkit.tokens.exact_counters import (
     exact_counter,
 )
 from ctxkit.tokens.live_prompt_sizes import estimate_schema_tokens
-from ctxkit.tokens.message_sizes import measure_sizes
+from ctxkit.tokens.message_sizes_from_recorded_prompts import measure_sizes
 from ctxkit.tokens.message_token_counting import IMAGE_TOKENS, count_message_tokens
 from ctxkit.tokens.token_counters import (
     AI,

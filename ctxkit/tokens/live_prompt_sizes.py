@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from ctxkit.session.messages import Edit, Message, Provenance
-from ctxkit.tokens.message_sizes import TOOLS_DIGEST_KEY, estimate_tool_tokens
+from ctxkit.tokens.message_sizes_from_recorded_prompts import TOOLS_DIGEST_KEY, estimate_tool_tokens
 from ctxkit.tokens.message_token_counting import estimate_message_tokens
 
 if TYPE_CHECKING:
@@ -163,7 +163,7 @@ def get_current_size(session: Session) -> PromptSize:
     return _current_prompt(session)[1]
 
 
-def find_current_call(session: Session) -> int | None:
+def find_call_of_current_size(session: Session) -> int | None:
     """Return the call whose prompt `get_current_size` gives; None: it gives the next prompt."""
     return _current_prompt(session)[0]
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 
-from ctxkit._internal.lazy_exports_and_hooks import make_dunder_dir
+from ctxkit._internal.lazy_exports_and_late_bound_calls import make_dunder_dir
 from ctxkit._internal.safe_files import SafeFolder, get_ctxkit_cache_folder
 from ctxkit.data import DATA_DIR
 from ctxkit.errors import BadArguments, StoreError
@@ -345,7 +345,7 @@ def update() -> str:
         StoreError: LiteLLM is not installed, or the table cannot be saved.
     """
     before = price_table_rows()
-    data = read_litellm_prices(datetime.now(UTC).strftime("%Y-%m-%d"))
+    data = read_installed_litellm_prices(datetime.now(UTC).strftime("%Y-%m-%d"))
     save_user_prices(data)
     clear_price_cache()
     after = price_table_rows()
@@ -549,7 +549,7 @@ class PriceTable(msgspec.Struct, frozen=True):
     rows: dict[str, msgspec.Raw]
 
 
-def read_litellm_prices(date: str) -> bytes:
+def read_installed_litellm_prices(date: str) -> bytes:
     """Return the table of the installed LiteLLM as JSON; LiteLLM is not imported.
 
     Args:

@@ -9,13 +9,13 @@ from typing import Any, Literal
 
 import msgspec
 
-from ctxkit._internal.lazy_exports_and_hooks import make_dunder_dir
+from ctxkit._internal.lazy_exports_and_late_bound_calls import make_dunder_dir
 from ctxkit.data import DATA_DIR
 
 __all__ = [
-    "ProviderRule",
+    "DatedProviderRule",
     "compare_tokenizers",
-    "describe_rules",
+    "describe_cache_rules",
     "find_rule",
     "find_rules",
     "get_provider",
@@ -61,7 +61,7 @@ Fact = Literal[
 ]
 
 
-class ProviderRule(msgspec.Struct, frozen=True, kw_only=True):
+class DatedProviderRule(msgspec.Struct, frozen=True, kw_only=True):
     """One fact about a family of models, with the period in which it holds and its source."""
 
     provider: str
@@ -95,7 +95,7 @@ class ProviderRule(msgspec.Struct, frozen=True, kw_only=True):
 
 class _RuleFile(msgspec.Struct, frozen=True):
     providers: dict[str, tuple[str, ...]]
-    rules: tuple[ProviderRule, ...]
+    rules: tuple[DatedProviderRule, ...]
 
 
 @cache
@@ -103,7 +103,7 @@ def _read_file() -> _RuleFile:
     return msgspec.json.decode((DATA_DIR / "provider_rules.json").read_bytes(), type=_RuleFile)
 
 
-def load_provider_rules() -> tuple[ProviderRule, ...]:
+def load_provider_rules() -> tuple[DatedProviderRule, ...]:
     """Return all rules in the order of the data file.
 
     Returns:
@@ -135,7 +135,9 @@ def get_provider(model: str) -> str:
     return next((p for p, words in providers if any(w in name for w in words)), OTHER)
 
 
-def find_rules(fact: Fact, model: str | None, *, at: float | None = None) -> list[ProviderRule]:
+def find_rules(
+    fact: Fact, model: str | None, *, at: float | None = None
+) -> list[DatedProviderRule]:
     """Return the rules of one fact that apply to a model, the most specific one last.
 
     Args:
@@ -161,7 +163,7 @@ def _format_day(day: float) -> str | None:
 
 
 @lru_cache(maxsize=1024)
-def _match_rules(fact: Fact, model: str) -> tuple[ProviderRule, ...]:
+def _match_rules(fact: Fact, model: str) -> tuple[DatedProviderRule, ...]:
     """Return the rules of a fact for a model, of all periods."""
     provider, name = get_provider(model), model.lower()
     if provider == "anthropic":
@@ -180,7 +182,7 @@ def _has_periods(fact: Fact, model: str) -> bool:
 
 
 @lru_cache(maxsize=8192)
-def _find_rules(fact: Fact, model: str, day: str | None) -> tuple[ProviderRule, ...]:
+def _find_rules(fact: Fact, model: str, day: str | None) -> tuple[DatedProviderRule, ...]:
     rules = _match_rules(fact, model)
     # A day before the first period of a family (a clock that starts at 0) excludes nothing.
     dated = {r.models for r in rules if day is not None and r.covers(day)}
@@ -191,7 +193,9 @@ def _find_rules(fact: Fact, model: str, day: str | None) -> tuple[ProviderRule, 
     )
 
 
-def find_rule(fact: Fact, model: str | None, *, at: float | None = None) -> ProviderRule | None:
+def find_rule(
+    fact: Fact, model: str | None, *, at: float | None = None
+) -> DatedProviderRule | None:
     """Return the last of `find_rules`: the rule of a fact for a model. None where no rule is known.
 
     Args:
@@ -255,11 +259,11 @@ def compare_tokenizers(model: str | None, other: str | None) -> float | None:
     return float(others / ratio)
 
 
-def describe_rules(model: str | None) -> str:
+def describe_cache_rules(model: str | None) -> str:
     """Describe in a sentence which rules are known for a model.
 
     Example:
-        >>> describe_rules("llama-4")
+        >>> describe_cache_rules("llama-4")
         "No provider's rule is known for model 'llama-4': lives, blocks and refusals are assumed."
     """
     name, provider = model or "without a name", get_provider(model or "")

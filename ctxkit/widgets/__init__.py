@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, overload
 
-from ctxkit._internal.lazy_exports_and_hooks import make_dunder_dir
+from ctxkit._internal.lazy_exports_and_late_bound_calls import make_dunder_dir
 from ctxkit.formats.sessions_from_arguments import accepts_session, as_session
 from ctxkit.session.titles import get_title
 
@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from ctxkit.presets.registry_and_setting_checks import RulesLike
     from ctxkit.session.session import Session
     from ctxkit.widgets.anti_thrash_guard_widget import ThrashWidget
-    from ctxkit.widgets.break_even_widget import ResultRemovalBreakEvenWidget
     from ctxkit.widgets.budget_threshold_hits_widget import BudgetWidget
+    from ctxkit.widgets.result_removal_break_even_widget import ResultRemovalBreakEvenWidget
     from ctxkit.widgets.session_compactions_widget import SavingsWidget
     from ctxkit.widgets.session_explorer import Explorer
     from ctxkit.widgets.session_pair_diff import SessionDiffWidget
@@ -90,7 +90,7 @@ def break_even(session: Session, call: int = -1) -> ResultRemovalBreakEvenWidget
         'ResultRemovalBreakEvenWidget'
     """
     from ctxkit.plots.cache_and_prompt_strip_charts import get_prompt_strip
-    from ctxkit.widgets.break_even_widget import ResultRemovalBreakEvenWidget
+    from ctxkit.widgets.result_removal_break_even_widget import ResultRemovalBreakEvenWidget
 
     return ResultRemovalBreakEvenWidget(session, get_prompt_strip(session, call))
 

@@ -29,13 +29,13 @@ from ctxkit.metrics.prompt_sizes_and_contents import get_prompt_contents, get_pr
 from ctxkit.metrics.shown_figures_by_view import register_view_values
 from ctxkit.session.messages import Attachment, Edit, Message, SizeOnly, Text, Thinking, ToolCall
 from ctxkit.session.titles import get_title
-from ctxkit.session.tool_calls import (
+from ctxkit.session.tool_call_paths_and_descriptions import (
     describe_message,
     get_call_path,
     pair_with_calls,
 )
 from ctxkit.tokens.context_windows import get_context_window
-from ctxkit.tokens.message_sizes import measure_sizes
+from ctxkit.tokens.message_sizes_from_recorded_prompts import measure_sizes
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from ctxkit.metrics.prompt_composition import GroupTokensByCall
     from ctxkit.session.messages import Provenance
     from ctxkit.session.session import Session
-    from ctxkit.tokens.message_sizes import MessageSizes
+    from ctxkit.tokens.message_sizes_from_recorded_prompts import MessageSizes
 
 
 MAX_TEXT_CHARS = 20_000

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from ctxkit._internal.disk_cache_by_file import FileCache, FileStamp
 from ctxkit._internal.distribution_version_and_conflicts import get_version
-from ctxkit._internal.file_cache import FileCache, FileStamp
 from ctxkit._internal.formatting_and_sanitizing import (
     NO_MATHJAX,
     escape_html,
@@ -24,7 +24,7 @@ from ctxkit._internal.formatting_and_sanitizing import (
     pluralize,
     sanitize_line,
 )
-from ctxkit._internal.lazy_exports_and_hooks import make_dunder_dir
+from ctxkit._internal.lazy_exports_and_late_bound_calls import make_dunder_dir
 from ctxkit._internal.safe_files import get_ctxkit_cache_folder
 from ctxkit._internal.tables import TEXT_COLOR_CSS, Column, Table
 from ctxkit.errors import BadArguments, CtxkitError, did_you_mean
@@ -37,7 +37,7 @@ from ctxkit.widgets.folder_board_rows import (
     GROUPINGS,
     BoardRow,
     count_main_sessions,
-    iter_session_and_subagents,
+    iter_sessions_in_same_file,
     limit_table_rows,
     make_board_row,
     make_group_sum_cells,
@@ -381,7 +381,7 @@ def read_board_rows(stamp: FileStamp) -> tuple[BoardRow, ...]:
         return tuple(
             make_board_row(each, stamp.path)
             for s in read_all(stamp.path, progress=False)
-            for each in iter_session_and_subagents(s)
+            for each in iter_sessions_in_same_file(s)
         )
     except (CtxkitError, OSError, ValueError, ArithmeticError, LookupError):
         return ()

@@ -244,7 +244,7 @@ def make_board_row(session: Session, path: str = "") -> BoardRow:
     )
 
 
-def iter_session_and_subagents(session: Session) -> Iterator[Session]:
+def iter_sessions_in_same_file(session: Session) -> Iterator[Session]:
     """Yield a session and those of its subagents that are in the same file.
 
     Args:
@@ -256,7 +256,7 @@ def iter_session_and_subagents(session: Session) -> Iterator[Session]:
     yield session
     for child in session.children:
         if child.path_ in (None, session.path_):
-            yield from iter_session_and_subagents(child)
+            yield from iter_sessions_in_same_file(child)
 
 
 def read_session_of_row(row: BoardRow) -> Session:
@@ -273,7 +273,7 @@ def read_session_of_row(row: BoardRow) -> Session:
         ReadError: the file cannot be read.
     """
     for session in read_all(row.path, progress=False):
-        for each in iter_session_and_subagents(session):
+        for each in iter_sessions_in_same_file(session):
             if sanitize_line(each.id, 200) == row.id:
                 return each
     raise BadArguments(

@@ -80,7 +80,7 @@ class SavingsWidget(ChartWidget):
             self._rows, note = list_frame_compactions(table)
         for session in self.feed.sessions() if table is None else ():
             compactions = list_session_compactions(session, titles[session.id])
-            note = TURN_SUMS_NOTE if lacks_window_sizes(session) and compactions else note
+            note = TURN_SUMS_NOTE if has_only_turn_sums(session) and compactions else note
             self._rows += compactions
             self._places += [(session, one.number) for one in compactions]
         return {
@@ -306,7 +306,7 @@ class CompactionRow(NamedTuple):
         return {**self._asdict(), "saved": self.saved, **bars}
 
 
-def lacks_window_sizes(session: Session) -> bool:
+def has_only_turn_sums(session: Session) -> bool:
     """Say whether the log tells what turns were billed, and no size of a window."""
     return not session.has_sizes and any(c.message.kind == "turn" for c in session.calls)
 

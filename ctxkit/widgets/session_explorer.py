@@ -19,12 +19,12 @@ from ctxkit._internal.formatting_and_sanitizing import (
     sanitize_line,
 )
 from ctxkit.metrics.prompt_composition import GROUPS
-from ctxkit.plots.plotly_axes_and_labels import decimate_points
 from ctxkit.plots.plotly_to_svg import render_svg_html
+from ctxkit.plots.point_labels_and_thinning import decimate_points
 from ctxkit.plots.xy_figure import LimitLine, Trace, VerticalMark, XyDrawing
 from ctxkit.session.messages import Edit
 from ctxkit.session.titles import get_title
-from ctxkit.session.tool_calls import describe_call
+from ctxkit.session.tool_call_paths_and_descriptions import describe_call
 from ctxkit.widgets.base_widget import TEXT_COLOUR, ChartWidget, build_javascript_module
 from ctxkit.widgets.data_source import WidgetDataSource
 from ctxkit.widgets.explorer_messages_and_search import (

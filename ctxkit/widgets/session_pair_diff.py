@@ -15,10 +15,10 @@ from ctxkit._internal.formatting_and_sanitizing import (
     sanitize_line,
 )
 from ctxkit.metrics.prompt_sizes_and_contents import get_prompt_sizes
-from ctxkit.plots.plotly_axes_and_labels import decimate_points
+from ctxkit.plots.point_labels_and_thinning import decimate_points
 from ctxkit.session.messages import Edit, Message
 from ctxkit.session.titles import get_title, make_names_unique
-from ctxkit.session.tool_calls import describe_message, pair_with_calls
+from ctxkit.session.tool_call_paths_and_descriptions import describe_message, pair_with_calls
 from ctxkit.widgets.base_widget import ChartWidget, build_javascript_module
 from ctxkit.widgets.data_source import WidgetDataSource
 from ctxkit.widgets.explorer_messages_and_search import (

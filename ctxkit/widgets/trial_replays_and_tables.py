@@ -17,30 +17,34 @@ from ctxkit._internal.formatting_and_sanitizing import (
     sanitize_line,
 )
 from ctxkit.engine import get_run_of_replay, make_log_from_session, run_rules, with_message_ids
-from ctxkit.engine.replay import build_replay_log, find_context_window, make_session_from_run
+from ctxkit.engine.replay import (
+    build_log_keeping_recorded_sizes,
+    find_context_window,
+    make_session_from_run,
+)
 from ctxkit.errors import CtxkitError
 from ctxkit.experiments.cost_and_loss_scores import (
     SessionAnalysisCache,
     map_score_row_to_view_figures,
     map_session_score_to_view_figures,
-    score_loss,
+    score_loss_and_rereads,
     score_run,
     score_session,
 )
-from ctxkit.metrics.compaction_savings_and_payback import MIN_PROGRESS, get_run_compactions
-from ctxkit.metrics.optimal_trigger import when_to_compact
+from ctxkit.metrics.compaction_savings_and_payback import MIN_PROGRESS, get_rules_run_compactions
+from ctxkit.metrics.optimal_trigger_floor_and_wait import when_to_compact
 from ctxkit.metrics.prompt_sizes_and_contents import get_prompt_sizes as recorded_prompts
 from ctxkit.metrics.shown_figures_by_view import register_view_values
 from ctxkit.plots.chart import render_small_table
 from ctxkit.plots.xy_figure import LimitLine, Trace, VerticalMark, XyDrawing
-from ctxkit.policies.base import Chain
 from ctxkit.policies.offline_summarisers import ExtractiveSummariser, FixedSizeSummariser
+from ctxkit.policies.policy_base_and_chains import Chain
 from ctxkit.widgets.base_widget import SOFT_COLOUR, TEXT_COLOUR, wrap_in_scroll_box
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from ctxkit.engine import Run
+    from ctxkit.engine import RulesRun
     from ctxkit.policies.compaction_and_pruning_rules import Rules
     from ctxkit.policies.history.message_log import MessageLog
     from ctxkit.session.session import Session
@@ -72,7 +76,7 @@ class Trial(NamedTuple):
     limit: int
     row: dict[str, Any]
     """Its score, as `ctxkit.score` names it; the columns of loss only where they were asked for."""
-    done: Run
+    done: RulesRun
 
     @property
     def wrote(self) -> bool:
@@ -113,7 +117,7 @@ class TrialRunner:
     @property
     def loss_of_record(self) -> dict[str, Any]:
         """Loss of the recorded compactions."""
-        return score_loss(self.base, self.session)
+        return score_loss_and_rereads(self.base, self.session)
 
     @property
     def when(self) -> tuple[str, str]:
@@ -139,7 +143,7 @@ class TrialRunner:
         """
         if summary is not None:
             rules = rules.but(policy=with_fixed_summary_size(rules.policy, summary))
-        log = build_replay_log(
+        log = build_log_keeping_recorded_sizes(
             self._whole,
             self.base.message_sizes,
             rules,
@@ -150,7 +154,7 @@ class TrialRunner:
         suppressed = [TrialCompaction(h.call, 0, None, None, h.reason_text) for h in done.blocked]
         compactions = [
             TrialCompaction(s.call, s.before, s.after, s.message_savings, "")
-            for s in get_run_compactions(done)
+            for s in get_rules_run_compactions(done)
         ]
         steps = tuple(sorted([*compactions, *suppressed], key=lambda s: s.call))
         row = score_run(self.base, done, rules.label)
@@ -173,7 +177,7 @@ class TrialRunner:
         The columns are missing where it cannot be said.
         """
         try:
-            return score_loss(self.base, None, trial.done)
+            return score_loss_and_rereads(self.base, None, trial.done)
         except CtxkitError:
             return {}
 
@@ -259,7 +263,8 @@ def render_trial_growth_chart(
     )
     return (
         f'{wrong}<div role="img" '
-        f'aria-label="{escape_html(describe_trial_compactions(trial), 300)}">{axes.svg()}</div>'
+        f'aria-label="{escape_html(describe_trial_compaction_savings(trial), 300)}">'
+        f"{axes.svg()}</div>"
     )
 
 
@@ -302,7 +307,7 @@ def render_trial_verdict(verdict: str) -> str:
     )
 
 
-def describe_trial_compactions(trial: Trial) -> str:
+def describe_trial_compaction_savings(trial: Trial) -> str:
     """Return the compactions in a sentence."""
     done = [s for s in trial.steps if s.saved is not None]
     low = sum((s.saved or 0) < MIN_PROGRESS for s in done)
@@ -343,12 +348,12 @@ def format_trial_figures(rows: Mapping[str, Mapping[str, Any]]) -> list[str]:
     ]
 
 
-def render_trial_compactions(trial: Trial) -> str:
+def render_trial_compaction_savings(trial: Trial) -> str:
     """Return the savings of each compaction, in tokens and messages, beside a guard's threshold."""
     words = (
         "<div "
         f'style="color:{TEXT_COLOUR};line-height:1.6">'
-        f"{escape_html(describe_trial_compactions(trial), 300)}</div>"
+        f"{escape_html(describe_trial_compaction_savings(trial), 300)}</div>"
     )
     if not trial.steps:
         return words

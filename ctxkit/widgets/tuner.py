@@ -22,10 +22,10 @@ from ctxkit.widgets.data_source import WidgetDataSource
 from ctxkit.widgets.trial_replays_and_tables import TrialRunner, compute_mean_summary_tokens
 from ctxkit.widgets.tuner_controls import (
     InertSettingNotes,
-    arrange_controls_by_effect,
+    fold_controls_with_least_effect,
     make_slider,
     make_toggle,
-    measure_setting_effects,
+    measure_setting_effects_on_prompts,
     replace_zeros_with_none,
 )
 
@@ -80,7 +80,7 @@ class Tuner(StaticOutputsMixin, w.VBox):  # type: ignore[misc]
         self._start_trial()
         self._trial = self.begun
         self._summary = compute_mean_summary_tokens(self.begun)
-        self.effects = measure_setting_effects(trials, setting_controls, self._summary)
+        self.effects = measure_setting_effects_on_prompts(trials, setting_controls, self._summary)
         turned = {k.name: make_slider(k) for k in setting_controls.every} | {
             c.name: make_toggle(c) for c in setting_controls.choices
         }
@@ -132,7 +132,7 @@ class Tuner(StaticOutputsMixin, w.VBox):  # type: ignore[misc]
 
     def _arrange_parts(self) -> list[w.Widget]:
         controls = [self.inert_notes.wrap(name, control) for name, control in self.sliders.items()]
-        parts = arrange_controls_by_effect(controls, self.effects)
+        parts = fold_controls_with_least_effect(controls, self.effects)
         live_parts = [] if self.from_here is None else [self.from_here]
         buttons = w.HBox([self.exact, self.back, self.pin, self.swap, *live_parts])
         outputs = [self.growth, self.figures, self.steps, self.panes, self.copier, self.when]
@@ -275,7 +275,7 @@ class Tuner(StaticOutputsMixin, w.VBox):  # type: ignore[misc]
         )
         notes = render_notes_html(self.trials.session.notes)
         self.figures.value = trial_replays_and_tables.render_trial_figures(rows, note) + notes
-        self.steps.value = trial_replays_and_tables.render_trial_compactions(self._trial)
+        self.steps.value = trial_replays_and_tables.render_trial_compaction_savings(self._trial)
         self._fill_pane()
 
     def _figure_rows(self) -> dict[str, dict[str, Any]]:
@@ -307,7 +307,7 @@ class Tuner(StaticOutputsMixin, w.VBox):  # type: ignore[misc]
                 self._describe_verdict(rows),
                 *self._describe_settings(),
                 *trial_replays_and_tables.format_trial_figures(rows),
-                trial_replays_and_tables.describe_trial_compactions(self._trial),
+                trial_replays_and_tables.describe_trial_compaction_savings(self._trial),
                 *notes,
             ]
         )

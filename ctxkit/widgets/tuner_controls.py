@@ -16,7 +16,7 @@ import numpy as np
 from ctxkit import presets
 from ctxkit._internal.formatting_and_sanitizing import escape_html
 from ctxkit.engine.replay import find_context_window
-from ctxkit.errors import BadArguments, CtxkitError, UnknownPreset, did_you_mean
+from ctxkit.errors import BadArguments, CtxkitError, UnknownName, did_you_mean
 from ctxkit.policies.compaction_and_pruning_rules import Rules, unwrap_function
 from ctxkit.presets.inert_settings import INERT_SETTINGS, find_inert_setting
 from ctxkit.presets.registry_and_setting_checks import names, preset, resolve_rules
@@ -90,7 +90,7 @@ def make_setting_controls(
 
     Raises:
         BadArguments: there is no numeric setting, or a range is none.
-        UnknownPreset: a name means nothing, or a range is for a setting that does not exist.
+        UnknownName: a name means nothing, or a range is for a setting that does not exist.
     """
     rules = resolve_rules(rules) if isinstance(rules, str) else rules
     fixed = _fixed_settings(rules) if isinstance(rules, Rules) else None
@@ -98,7 +98,7 @@ def make_setting_controls(
     choices, absent = _find_choices(rules, of_preset=fixed is not None)
     for name in ranges:
         if name not in values and name not in absent:
-            raise UnknownPreset(
+            raise UnknownName(
                 f"{label} has no numeric setting {name!r}; it has {', '.join(values)}."
                 f"{did_you_mean(name, values)}"
             )
@@ -323,8 +323,8 @@ _FEW = 6
 """With more settings than this the others are folded away."""
 
 
-def arrange_controls_by_effect(
-    controls: Sequence[w.Widget], effects: Sequence[LargestSettingEffect]
+def fold_controls_with_least_effect(
+    controls: Sequence[w.Widget], effects: Sequence[SettingEffectOnPrompt]
 ) -> list[w.Widget]:
     """Return controls in a grid; of many, those that change least are folded away, with the reason.
 
@@ -441,7 +441,7 @@ EFFECT_SECONDS = 1.2
 """Time limit of all trials in CPU seconds; the effect of settings beyond it is unknown."""
 
 
-class LargestSettingEffect(NamedTuple):
+class SettingEffectOnPrompt(NamedTuple):
     """The largest effect of one setting."""
 
     name: str
@@ -456,9 +456,9 @@ class LargestSettingEffect(NamedTuple):
 # of a prompt. Each try is a replay, so the sum of processor time is bounded: choices first, then
 # one end of each number, then the other end. `left` counts the tries that were not made; a setting
 # without effect and with tries left is unknown (None), not 0. Interactions are not seen.
-def measure_setting_effects(
+def measure_setting_effects_on_prompts(
     trials: TrialRunner, setting_controls: SettingControls, summary: int
-) -> list[LargestSettingEffect]:
+) -> list[SettingEffectOnPrompt]:
     """Return the effect of each setting, the largest first, then unknown ones, then none.
 
     Each setting is tried at both ends of its range, for at most `EFFECT_SECONDS` of processor time.
@@ -489,7 +489,7 @@ def measure_setting_effects(
             continue
         effects[name] = max(effects[name], float(np.abs(now - was).mean()) if len(was) else 0.0)
     every = [
-        LargestSettingEffect(name, tokens or (None if left[name] else 0.0))
+        SettingEffectOnPrompt(name, tokens or (None if left[name] else 0.0))
         for name, tokens in effects.items()
     ]
     return sorted(every, key=lambda e: (e.tokens == 0, e.tokens is None, -(e.tokens or 0)))

@@ -20,10 +20,10 @@ from ctxkit._internal.formatting_and_sanitizing import (
 )
 from ctxkit.metrics.prompt_sizes_and_contents import get_prompt_contents, get_prompt_sizes
 from ctxkit.metrics.shown_figures_by_view import register_view_values
-from ctxkit.plots.chart import format_token_count, render_small_table
+from ctxkit.plots.chart import format_exact_token_count, render_small_table
 from ctxkit.session.compactions_and_prunings import count_compactions
 from ctxkit.session.messages import Edit, Message
-from ctxkit.session.tool_calls import describe_message, pair_with_calls
+from ctxkit.session.tool_call_paths_and_descriptions import describe_message, pair_with_calls
 from ctxkit.tokens.context_windows import get_context_window
 from ctxkit.tokens.message_token_counting import estimate_message_tokens
 from ctxkit.widgets.base_widget import (
@@ -300,7 +300,7 @@ def list_recent_calls(session: Session) -> list[tuple[str, ...]]:
             (
                 str(call.index),
                 str(call.turn),
-                *map(format_token_count, sizes),
+                *map(format_exact_token_count, sizes),
                 sanitize_line(tools, 70),
             )
         )

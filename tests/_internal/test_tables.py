@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from widgets.reports.hostile_logs import EVIL, intruders
 
-from ctxkit._internal.tables import Cell, Column, Table, display_width, pad_to_width
+from ctxkit._internal.tables import Cell, Column, Table, cut_and_pad_to_width, display_width
 
 HEADS = (Column("name", number=False), Column("cost", "dollars"), Column("spare", spare=True))
 
@@ -25,7 +25,7 @@ def test_a_text_is_never_wider_than_a_terminal(rows):
 
 def test_wide_letters_take_two_columns():
     assert display_width("漢字") == 4
-    assert display_width(pad_to_width("漢字漢字", 5)) == 5
+    assert display_width(cut_and_pad_to_width("漢字漢字", 5)) == 5
 
 
 def test_spare_columns_go_first_and_firm_texts_stay():

@@ -23,9 +23,9 @@ from ctxkit.agent import (
     import_files,
     make_file_tools,
 )
-from ctxkit.agent.change_intent_evidence_records import (
+from ctxkit.agent.change_log_intent_log_evidence_graph import (
     build_evidence_graph,
-    build_intent_log,
+    build_tool_call_intent_log,
     check_claims_against_changes,
     encode_record,
 )
@@ -35,7 +35,7 @@ from ctxkit.agent.recorders.api_call_parsers import parse_call
 from ctxkit.agent.tools import file_search
 from ctxkit.errors import CtxkitError
 from ctxkit.policies import Above, Rules, Summary
-from ctxkit.policies.memory_entries_and_digests import make_entry
+from ctxkit.policies.memory_entries import make_entry
 from ctxkit.session import Message, Text
 
 if TYPE_CHECKING:
@@ -130,7 +130,7 @@ def write_work_records(record: Any, folder: Path) -> None:
     pending = tool_call("write_file", "last", path="z.py", content="z")
     log.append(assistant("", pending, id="open", turn=1))
     at = session(*log)
-    for build in (build_change_log, build_intent_log, build_evidence_graph):
+    for build in (build_change_log, build_tool_call_intent_log, build_evidence_graph):
         record.lines.append([build.__name__, json.loads(encode_record(build(at)))])
     record.lines += [["claim", *row] for row in check_claims_against_changes(at).values.tolist()]
 

@@ -9,10 +9,10 @@ from builders import assistant, result, session, tool_call, user
 
 import ctxkit as ck
 from ctxkit.agent import ChangeLog, IntentLog, build_change_log, read_record
-from ctxkit.agent.change_intent_evidence_records import (
+from ctxkit.agent.change_log_intent_log_evidence_graph import (
     EvidenceGraph,
     build_evidence_graph,
-    build_intent_log,
+    build_tool_call_intent_log,
     check_claims_against_changes,
     encode_record,
     find_claims,
@@ -72,7 +72,7 @@ def test_a_reference_within_its_own_file_is_a_node():
 def test_intents_are_pending_until_their_result_came():
     """F65: Each tracked call has an intent with its status; texts and file are made from one record."""
     held = talk()
-    log = build_intent_log(held)
+    log = build_tool_call_intent_log(held)
     assert [e.status for e in log.entries] == [
         "Applied",
         "Applied",
@@ -92,7 +92,7 @@ def test_intents_are_pending_until_their_result_came():
         (marks[e.status], e.operation.function_name) for e in log.entries
     ]
     open_call = tool_call("write_file", "c9", path="a", content="x" * 500)
-    pending = build_intent_log(session(user("Go"), assistant("", open_call))).entries[0]
+    pending = build_tool_call_intent_log(session(user("Go"), assistant("", open_call))).entries[0]
     assert (
         pending.status,
         pending.completed_at,
@@ -163,7 +163,7 @@ def test_each_file_is_read_as_it_was_written_and_bad_ones_are_sentences(tmp_path
     """F129: The files are written and read back."""
     make = {
         "changes": build_change_log,
-        "intents": build_intent_log,
+        "intents": build_tool_call_intent_log,
         "evidence": build_evidence_graph,
     }[name]
     made, path = make(talk()), tmp_path / f"{name}.json"

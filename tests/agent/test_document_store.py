@@ -358,7 +358,7 @@ ADDS = """
 import sys
 from ctxkit.agent.document_store import ContextStore
 from ctxkit.agent.memory import MemoryStore
-from ctxkit.policies.memory_entries_and_digests import make_entry
+from ctxkit.policies.memory_entries import make_entry
 who, base = sys.argv[1:]
 sys.stdin.read(1)
 for n in range(12):

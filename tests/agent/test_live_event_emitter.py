@@ -37,7 +37,7 @@ SCREENS = {
     ("widgets/progress_notice.py", "_show_html"): "a fixed line of the kit while something takes long",
     ("magics/turn_display.py", "__init__"): "the turn in its cell: what `TurnRenderer` made",
     ("magics/turn_display.py", "end"): "the turn in a terminal: what `TurnRenderer` made",
-    ("agent/tools/built_in_tools.py", "_execute_code"): "into the captured output of a tool, which its result holds",
+    ("agent/tools/python_shell_and_summary_tools.py", "_execute_code"): "into the captured output of a tool, which its result holds",
 }  # fmt: skip
 """Every place that prints or displays while an agent may run, and what it shows: none of them gets
 text of an agent but by events. One that is new here shows it by way of `LiveEventEmitter.emit`, too.

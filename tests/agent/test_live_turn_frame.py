@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from stand_in_models import COUNT, ECHO, Says, agent, live, run, said
 
 import ctxkit as ck
-from ctxkit.agent.files_beside_session_log import _billed_turns
+from ctxkit.agent.event_snapshot_and_report_files import _billed_turns
 from ctxkit.errors import ModelError
 from ctxkit.plots.cumulative_input_charts import get_cumulative_input_data
 from ctxkit.policies import Above, Count, Rules, Summary, TokensSpent

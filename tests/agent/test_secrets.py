@@ -10,7 +10,7 @@ from stand_in_models import COUNT, Says, run, said
 
 import ctxkit as ck
 from ctxkit.agent import ArtifactStore, Delta, Limits, LiveSession, ProviderModel, Workspace, tool
-from ctxkit.agent.signed_session_settings import make_session_settings
+from ctxkit.agent.signed_session_settings import make_unsealed_session_settings
 from ctxkit.errors import ModelError, StoreError
 from ctxkit.policies import Above, Rules, Summary
 from ctxkit.session import ToolCall
@@ -170,7 +170,10 @@ def test_streams_names_ids_keys_models_and_the_focus_hold_no_key(tmp_path, monke
 
 def test_how_a_session_is_led_holds_no_key_that_became_known_meanwhile(monkeypatch):
     words, limits = {"model": "m", "root": f"/{PLANTED}/{SHAPED}"}, Limits()
-    before = make_session_settings(words, Rules(), limits).words["root"]
+    before = make_unsealed_session_settings(words, Rules(), limits).words["root"]
     monkeypatch.setenv("PLANTED_API_KEY", PLANTED)
     assert before == f"/{PLANTED}/[redacted]"
-    assert make_session_settings(words, Rules(), limits).words["root"] == "/[redacted]/[redacted]"
+    assert (
+        make_unsealed_session_settings(words, Rules(), limits).words["root"]
+        == "/[redacted]/[redacted]"
+    )

@@ -10,7 +10,7 @@ from stand_in_models import COUNT, run, said
 
 import ctxkit as ck
 from ctxkit.agent import LiveSession, ScriptedModel, Workspace
-from ctxkit.agent.files_beside_session_log import ContextReportStore
+from ctxkit.agent.event_snapshot_and_report_files import ContextReportStore
 from ctxkit.errors import BadArguments
 from ctxkit.policies import Rules
 

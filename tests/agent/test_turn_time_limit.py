@@ -31,7 +31,7 @@ from ctxkit.agent import (
     tool,
 )
 from ctxkit.agent.model_calls import MAX_REPLY_CHARS, MAX_TOOL_CALLS
-from ctxkit.agent.turn_state_and_events import TurnTimeExceeded
+from ctxkit.agent.turn_limits_and_token_budgets import TurnTimeExceeded
 from ctxkit.policies import Rules
 from ctxkit.session import ToolCall
 
@@ -247,7 +247,7 @@ def test_of_a_reply_with_too_many_calls_none_is_run():
 def test_a_huge_result_does_not_hold_the_turn_while_it_is_redacted(tmp_path, monkeypatch):
     over = threading.Event()
     monkeypatch.setattr(
-        "ctxkit.agent.files_beside_session_log.redact",
+        "ctxkit.agent.event_snapshot_and_report_files.redact",
         lambda text: over.wait(HANG) and text,
     )
 

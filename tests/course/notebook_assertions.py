@@ -6,7 +6,7 @@ calls = {name: done.session.calls for name, done in {"again": again, "kept": kep
 last = {name: [c for c in of if c.turn == of[-1].turn] for name, of in calls.items()}
 told = ck.report(kept.session, call=10)
 """,
-    "08": "from ctxkit.course.lab_log_generator import TEAMS",
+    "08": "from ctxkit.course.fuseraft_token_snapshot_generator import TEAMS",
     "10": """
 sent = costs["cost_usd"].drop("time, at the top")
 (no, pasted), (one, _), (two, _), (pruned, _) = (

@@ -51,10 +51,10 @@ from ctxkit.metrics.compaction_savings_and_payback import (
 )
 from ctxkit.metrics.context_growth_and_floor import GrowthProfile
 from ctxkit.metrics.losable_items import ITEM_FAMILIES
-from ctxkit.policies import Rules, guards, memory_entries_and_digests, modifiers, triggers
+from ctxkit.policies import Rules, guards, memory_ranking_and_digests, rules_modifiers, triggers
 from ctxkit.policies.result_excerpts_and_offload import EXCERPT_MARKER, ResultExcerpts
 from ctxkit.policies.texts import summary_prompts_and_audits
-from ctxkit.presets.systems.tyrum import CheckpointSummariser
+from ctxkit.presets.systems.tyrum_checkpoint import CheckpointSummariser
 from ctxkit.session.messages import Message, Text
 from ctxkit.tokens import default_counter, get_counter, live_prompt_sizes
 from ctxkit.tokens.provider_rules import find_rule
@@ -516,7 +516,7 @@ CLAIMS = {
             cost(CAREFUL.but(guards=(guards.MinProgress(share=0.9),))) == cost("none")
         ),
         "*Until cold* is the cheapest": lambda: cost(guarded(guards.UntilCold(hard_limit=40_000))) < min(
-            cost(guarded(g)) for g in (guards.Hysteresis(tokens=4_000), guards.GraceAfterCompaction(turns=1))
+            cost(guarded(g)) for g in (guards.MinGrowthSinceCompaction(tokens=4_000), guards.GraceAfterCompaction(turns=1))
         ),
     },
     "04": {
@@ -701,13 +701,13 @@ CLAIMS = {
     },
     "10": {
         "as much as five calls that read 10,000 tokens each from the cache": lambda: 5 * 10_000 * PRICE.cache_read == pytest.approx(0.015),
-        "With `--memory on` the prompt gets at most 8,000 characters of notes": lambda: memory_entries_and_digests.MAX_BLOCK_CHARS == 8_000,
+        "With `--memory on` the prompt gets at most 8,000 characters of notes": lambda: memory_ranking_and_digests.MAX_BLOCK_CHARS == 8_000,
         "12 notes and 2,400 characters, with less for each kind (6 facts and 800 characters)": lambda: (
-            ((of := memory_entries_and_digests.MemoryDigestLimits()).items, of.chars, of.kinds["fact"]) == (12, 2_400, (6, 800))
+            ((of := memory_ranking_and_digests.MemoryDigestLimits()).items, of.chars, of.kinds["fact"]) == (12, 2_400, (6, 800))
         ),
         "**The store** holds ten times that": lambda: (
-            (of := memory_entries_and_digests.MemoryDigestLimits())
-            and memory_entries_and_digests.MemoryDigestLimits(
+            (of := memory_ranking_and_digests.MemoryDigestLimits())
+            and memory_ranking_and_digests.MemoryDigestLimits(
                 items=10 * of.items,
                 chars=10 * of.chars,
                 kinds={kind: (10 * n, 10 * chars) for kind, (n, chars) in of.kinds.items()},
@@ -773,9 +773,9 @@ CLAIMS = {
         ),
         "Without management it pays 42 cents": lambda: round(lived()["usd_real"]["none"], 2) == 0.42,
         "is predicted to cost 45 cents": lambda: round(_measure_masked_costs()[0], 2) == 0.45,
-        "shown their last five observations": lambda: studies.mask_and_visibility_accuracy.RECORDED_WINDOW == 5,
+        "shown their last five observations": lambda: studies.mask_token_errors_and_visibility_exams.RECORDED_WINDOW == 5,
         "it is smallest at the window that was used, though windows next to it are hardly worse": lambda: (
-            (of := studies.mask_and_visibility_accuracy.summarise_errors_by_window(studies.table("masks"), "o200k").set_index("window")["median"]).idxmin() == 5
+            (of := studies.mask_token_errors_and_visibility_exams.summarise_errors_by_window(studies.table("masks"), "o200k").set_index("window")["median"]).idxmin() == 5
             and of[[4, 6]].max() < of[5] + 0.01
         ),
         "with three models, two of them also thinking": lambda: (
@@ -792,7 +792,7 @@ CLAIMS = {
             {name.split("-")[0].rstrip("3") for name in studies.table("ratios")["model"]} == {"gemini", "qwen"}
         ),
         "trusted to a few per cent, where the steps are known": lambda: (
-            median(abs(studies.mask_and_visibility_accuracy.measure_mask_prediction_errors(studies.table("masks"), 5, "o200k"))) < 0.05
+            median(abs(studies.mask_token_errors_and_visibility_exams.measure_mask_prediction_errors(studies.table("masks"), 5, "o200k"))) < 0.05
         ),
         "The mask that suits SWE-agent doubles the turns of OpenHands": lambda: (
             (of := published()[published()["setting"] == "M=10"].groupby("scaffold")["turns"].max())["openhands"] > 2
@@ -868,7 +868,7 @@ CLAIMS = {
         ),
         "a sentence of the source that shares at least half of its words": lambda: summary_prompts_and_audits._INVENTED_BELOW == 0.5,
         "the model is asked once more and told what was wrong": lambda: CheckpointSummariser().attempts == 2,
-        "summaries stay until four of one level are merged": lambda: signature(modifiers.leveled).parameters["fan"].default == 4,
+        "summaries stay until four of one level are merged": lambda: signature(rules_modifiers.leveled).parameters["fan"].default == 4,
         "(800 characters of a result stay, two thirds of them from its head)": lambda: (
             [len(part) for part in excerpt_of("x" * 3_000)] == [533, 267]
         ),

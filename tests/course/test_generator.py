@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 import ctxkit as ck
-from ctxkit.course.generator.billing_sample_session import make_billing_session
-from ctxkit.course.generator.session_recorder import SampleVariation
+from ctxkit.course.generator.billing_service_coding_session import make_billing_session
+from ctxkit.course.generator.session_recorder import SampleNameAndDateReplacer
 from ctxkit.errors import BadArguments
 
 SAMPLE_FACTS = dict(ck.read(ck.samples.path()).details["facts"])
@@ -33,7 +33,7 @@ def test_its_facts_are_others_and_all_are_shown_where_nothing_is_compacted(made,
 
 
 def test_no_name_of_the_sample_is_left(made):
-    old = set(SampleVariation.draw(1).new_names) - {"3.9", r"3\.9", "1203", "1171"}
+    old = set(SampleNameAndDateReplacer.draw(1).new_names) - {"3.9", r"3\.9", "1203", "1171"}
     text = "\n".join(m.text for m in made[1].messages)
     assert [name for name in old if name in text] == []
     calls = str([c.arguments for m in made[1].messages for c in m.tool_calls])

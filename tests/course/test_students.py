@@ -147,7 +147,7 @@ def test_two_kernels_of_one_student_lose_no_try():
     ck.course.begin("Ada")
 
     def answer(first):
-        mine = students.Student("Ada", students.current_student()[0].path)
+        mine = students.Student("Ada", students.get_student_and_ambiguity_note()[0].path)
         for n in range(first, first + 20):
             mine.add("09-a", f"{n}", right=False)
 
@@ -155,7 +155,7 @@ def test_two_kernels_of_one_student_lose_no_try():
     [t.start() for t in threads]
     [t.join() for t in threads]
     ck.course.begin("Ada")
-    assert len(students.current_student()[0].tries("09-a")) == 60
+    assert len(students.get_student_and_ambiguity_note()[0].tries("09-a")) == 60
 
 
 def test_a_damaged_file_loses_its_damaged_lines_alone():
@@ -183,7 +183,7 @@ def test_a_folder_that_cannot_be_written_is_one_warning(monkeypatch):
 
 def in_a_folder_that_cannot_be_written(act):
     """Return what a function returns in an empty folder where nobody may write, and what it left."""
-    students.current_student()  # what is imported later is out of another user's reach
+    students.get_student_and_ambiguity_note()  # what is imported later is out of another user's reach
     act(warm=True)
     with tempfile.TemporaryDirectory() as name:
         Path(name).chmod(0o555)

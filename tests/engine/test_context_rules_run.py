@@ -6,7 +6,7 @@ import pytest
 from builders import assistant, result, session, system, tool_call, user
 from random_sessions import Fours
 
-from ctxkit.engine import Run, advance_run, make_log_from_session, run_rules
+from ctxkit.engine import RulesRun, advance_run, make_log_from_session, run_rules
 from ctxkit.policies import Clear, MessageLog, Rules, Tail, triggers
 
 READ, RUN = tool_call("read", "c1", path="a"), tool_call("bash", "c2", command="x")
@@ -144,7 +144,7 @@ def test_what_a_pruning_leaves_out_is_named_and_not_sent():
 def test_a_run_is_the_same_call_by_call():
     for rules, _, _, fresh in CASES.values():
         log = make_log()
-        run = Run(log, rules)
+        run = RulesRun(log, rules)
         for call in range(1, 5):
             advance_run(run, rules, call)
             assert run.call == call
@@ -190,7 +190,7 @@ TALK = [m for n in range(6) for m in (user("u" * 400, id=f"u{n}"), assistant("a"
 
 def test_an_edit_by_hand_costs_its_prefix_at_one_call_alone():
     rules = Rules(counter=Fours())
-    run = advance_run(Run(MessageLog.of(TALK, Fours()), rules), rules, 2)
+    run = advance_run(RulesRun(MessageLog.of(TALK, Fours()), rules), rules, 2)
     history = run.history.at(2)
     run.by_hand(history.summarise(4, "S"))  # a token, and the new request
     for stop in (3, 4, 5):
@@ -201,7 +201,7 @@ def test_an_edit_by_hand_costs_its_prefix_at_one_call_alone():
 
 def test_a_compaction_that_is_undone_finds_what_was_cached_before_it():
     rules = Rules(lambda h, _: h.summarise(4, "S", "full"), triggers.AtCalls((2,)), counter=Fours())
-    run = advance_run(Run(MessageLog.of(TALK, Fours()), rules), rules, 3)
+    run = advance_run(RulesRun(MessageLog.of(TALK, Fours()), rules), rules, 3)
     run.by_hand(run.compactions[0].was.at(3))
     advance_run(run, rules, 4)
     assert run.prompts.tolist() == [100, 210, 101, 430]

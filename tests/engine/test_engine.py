@@ -12,17 +12,17 @@ from hypothesis import strategies as st
 from policy_contract import kinds, made_of
 from random_sessions import Fours, by_chance, size
 
-from ctxkit.engine import Compaction, Run, advance_run, make_log_from_session, run_rules
+from ctxkit.engine import Compaction, RulesRun, advance_run, make_log_from_session, run_rules
 from ctxkit.engine.pruned_prompt_forecast import PrunedPromptForecast
 from ctxkit.errors import BadArguments, ModelError, UnsoundHistory
 from ctxkit.policies import BaseTrigger, LastUsageOverBudget, MessageLog, Rules, UnprunedForecast
 from ctxkit.policies import guards as g
 from ctxkit.policies import triggers as t
-from ctxkit.policies.modifiers import TaskBoundaryTrigger
+from ctxkit.policies.rules_modifiers import TaskBoundaryTrigger
 from ctxkit.policies.triggers import CompositeTrigger, as_trigger
 from ctxkit.presets.systems.boise import RearmBelowCeiling
 from ctxkit.presets.systems.claude_code import OneHourCacheWriteTrigger
-from ctxkit.presets.systems.fuseraft import GuardUnlessTriggerDue
+from ctxkit.presets.systems.fuseraft import GuardBypassedByTrigger
 from ctxkit.session import Usage
 
 
@@ -93,7 +93,7 @@ FAMILIES = {
         guards=(g.CompactionCountLimit(1), g.CompactionCountLimit(9, "run")),
     ),
     "hysteresis": lambda a, b: dict(
-        policy=window(a), trigger=t.Above(a), guards=g.Hysteresis(share=0.3)
+        policy=window(a), trigger=t.Above(a), guards=g.MinGrowthSinceCompaction(share=0.3)
     ),
     "cold": lambda a, b: dict(
         policy=pi(b),
@@ -119,7 +119,7 @@ FAMILIES = {
     "except": lambda a, b: dict(
         policy=window(a),
         trigger=t.Above(a),
-        guards=GuardUnlessTriggerDue(
+        guards=GuardBypassedByTrigger(
             g.GraceAfterCompaction(calls=4), as_trigger(lambda h, context_budget: h.call % 3 == 0)
         ),
     ),
@@ -154,7 +154,7 @@ def log_by_chance(seed, calls=60, **more):
     return log
 
 
-def same(a: Run, b: Run):
+def same(a: RulesRun, b: RulesRun):
     assert a.prompts.tolist() == b.prompts.tolist()
     assert a.fresh_tokens.tolist() == b.fresh_tokens.tolist()
     assert (a.total, a.fresh, a.peak) == (b.total, b.fresh, b.peak)
@@ -165,7 +165,7 @@ def same(a: Run, b: Run):
 
 
 def live(log, rules):
-    done = Run(log, rules)
+    done = RulesRun(log, rules)
     for call_ in range(1, log.calls + 1):
         advance_run(done, rules, call_)
         assert (
@@ -176,7 +176,7 @@ def live(log, rules):
 
 def fold(log, rules):
     """What the words mean: at every call the plain questions are asked, and the views are compared."""
-    done = Run(log, rules)
+    done = RulesRun(log, rules)
     h, before = done.history, []
     sizes, fresh, cuts = [], [], []
     for u in range(log.calls):
@@ -372,7 +372,7 @@ def test_a_log_cut_off_at_a_call_gives_the_same_run(family, pruning):
         position = talk.calls[upto].position
         part = session(*talk.log[: position + 1])
         done, cut_off = (
-            advance_run(Run(whole, rules), rules, upto + 1),
+            advance_run(RulesRun(whole, rules), rules, upto + 1),
             run_rules(make_log_from_session(part, rules), rules),
         )
         assert done.prompts.tolist() == cut_off.prompts.tolist()
@@ -383,7 +383,7 @@ def test_a_log_cut_off_at_a_call_gives_the_same_run(family, pruning):
 def test_a_log_that_grows_gives_the_same_run():
     rules, talk = rules_of("pi", "tools", 4000, 700), by_chance(3, 60)
     log = MessageLog(Fours())
-    done = Run(log, rules)
+    done = RulesRun(log, rules)
     for message in talk.messages:
         if message.role == "assistant":
             log.open(message.time, message.agent)
@@ -472,7 +472,7 @@ def test_new_messages_of_a_compaction_by_hand_are_called_back():
     told = []
     rules = Rules(pi(200), t.Never(), counter=Fours(), on_compacted=told.append)
     log = make_log_from_session(talk_of(6), rules)
-    done = advance_run(Run(log, rules), rules, 5)
+    done = advance_run(RulesRun(log, rules), rules, 5)
     new = pi(200)(done.history.at(5), done.budget)
     done.by_hand(new)
     assert told == [new.messages]
@@ -482,7 +482,7 @@ def test_new_messages_of_a_compaction_by_hand_are_called_back():
 def test_automatic_compaction_can_be_off_and_done_by_hand():
     rules = Rules(pi(200), t.Above(400), auto=False, counter=Fours())
     log = make_log_from_session(talk_of(6), rules)
-    done = advance_run(Run(log, rules), rules, 5)
+    done = advance_run(RulesRun(log, rules), rules, 5)
     cut = done.by_hand(pi(200)(done.history.at(5), done.budget))
     advance_run(done, rules, log.calls)
     assert [c.call for c in done.compactions] == [5]
@@ -496,7 +496,7 @@ def test_a_run_that_goes_on_from_another_knows_its_warnings():
     """What was warned of before is not said again until the next compaction."""
     log = make_log_from_session(talk_of(20), Rules(counter=Fours()))
     rules = Rules(pi(500), t.Above(10**6), warnings=(t.Above(300),), counter=Fours())
-    past, later = run_rules(log, rules), Run(log, rules)
+    past, later = run_rules(log, rules), RulesRun(log, rules)
     assert past.warned
     for _ in range(5):
         log.append(assistant("later"))

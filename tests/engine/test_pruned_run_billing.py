@@ -19,7 +19,7 @@ from scheduled_prunings import PARTS
 
 from ctxkit import read
 from ctxkit.agent import LiveContext
-from ctxkit.engine import Run, advance_run, make_log_from_session, run_rules, with_message_ids
+from ctxkit.engine import RulesRun, advance_run, make_log_from_session, run_rules, with_message_ids
 from ctxkit.errors import BadArguments
 from ctxkit.formats import samples
 from ctxkit.policies import (
@@ -30,17 +30,17 @@ from ctxkit.policies import (
     Chain,
     Clear,
     Fallback,
-    KeepToolPairs,
+    KeepNewestToolPairs,
     MessageCountCap,
     MessageLog,
+    OldResultsDigest,
     PruneToolCalls,
     RecordedCompactionsPolicy,
-    ResultDigest,
+    ResultEvictionOverBudget,
     RoleFilter,
     Rules,
     ScheduledPruning,
     Tail,
-    TombstoneEviction,
     TrimStage,
     WithoutTools,
     apply_policy,
@@ -102,7 +102,7 @@ def test_live_is_replay(name):
     rules = Rules(
         POLICIES["summary"], triggers.Above(4000), pruning=Chain(PARTS[name]), counter=Fours()
     )
-    live, whole = Run(log, rules), run_rules(log, rules)
+    live, whole = RulesRun(log, rules), run_rules(log, rules)
     for call in range(1, log.calls + 1):
         advance_run(live, rules, call)
         assert live.last_prompt().tokens == live.prompts[-1]
@@ -193,8 +193,8 @@ def test_a_subclass_is_billed_as_what_it_sends(part):
 
 
 APPENDING = {
-    "digest": ResultDigest(keep_last=1),
-    "manifest": TombstoneEviction(max_tokens=50, keep_last=1),
+    "digest": OldResultsDigest(keep_last=1),
+    "manifest": ResultEvictionOverBudget(max_tokens=50, keep_last=1),
 }
 
 
@@ -209,7 +209,7 @@ class Asks(ScheduledPruning):
 COUNTING = {
     "one's own": Asks(),
     "cap": MessageCountCap(max_messages=5),
-    "digest": ResultDigest(keep_last=2, line_chars=4),
+    "digest": OldResultsDigest(keep_last=2, line_chars=4),
     "prune": PruneToolCalls(tool_calls="before-last-3-messages"),
     "roles": RoleFilter(roles=("assistant", "tool")),
     "tail": Tail(messages=6),
@@ -224,7 +224,7 @@ def test_what_is_put_at_the_end_of_a_call_counts_for_the_parts_behind(before, be
     done, own = run_rules(log, rules), run_rules(log, rules.but(pruning=by_calls(parts)))
     assert done.prompts.tolist() == own.prompts.tolist()
     assert done.fresh_tokens.tolist() == own.fresh_tokens.tolist()
-    live = Run(log, rules)
+    live = RulesRun(log, rules)
     for call in range(1, log.calls + 1):
         advance_run(live, rules, call)
         assert live.last_prompt().tokens == done.prompts[call - 1]
@@ -297,7 +297,7 @@ def test_stages_that_redefine_their_call_are_asked_by_it(before):
     assert done.unscheduled_calls == log.calls
     assert done.prompts.tolist() == own.prompts.tolist()
     assert done.fresh_tokens.tolist() == own.fresh_tokens.tolist()
-    live, sent = Run(log, rules), set()
+    live, sent = RulesRun(log, rules), set()
     for call in range(1, log.calls + 1):
         advance_run(live, rules, call)
         assert live.last_prompt().tokens == done.prompts[call - 1]
@@ -368,7 +368,7 @@ def test_what_becomes_of_a_message_is_said_in_the_order_of_calls(join, trigger):
     log = make_log_from_session(by_chance(7, 40), Rules(counter=Fours()))
     policy = trigger and POLICIES["summary"]
     rules = Rules(policy, trigger, pruning=join(Backwards()), counter=Fours())
-    live = Run(log, rules)
+    live = RulesRun(log, rules)
 
     def lived():
         for call in range(live.call + 1, log.calls + 1):
@@ -382,7 +382,7 @@ def test_what_becomes_of_a_message_is_said_in_the_order_of_calls(join, trigger):
             tried()
 
 
-class Below(KeepToolPairs):
+class Below(KeepNewestToolPairs):
     """Speaks, below another class's schedule, of what that may hide later."""
 
     def schedule(self, view, budget):
@@ -396,7 +396,7 @@ def test_a_schedule_below_another_is_sent_and_billed_as_its_plain_call(join):
     log, part = make_log_from_session(by_chance(7, 40), Rules(counter=Fours())), Below(keep_pairs=2)
     rules = Rules(pruning=join(part), counter=Fours())
     own = run_rules(log, rules.but(pruning=by_calls((join(part),))))
-    done, live = run_rules(log, rules), Run(log, rules)
+    done, live = run_rules(log, rules), RulesRun(log, rules)
     assert done.prompts.tolist() == own.prompts.tolist()
     for call in range(1, log.calls + 1):
         advance_run(live, rules, call)

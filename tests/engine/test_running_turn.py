@@ -33,7 +33,7 @@ from ctxkit.errors import BadArguments
 from ctxkit.policies import EarlierTurnsFilter, MessageLog, Rules
 from ctxkit.presets.fuseraft_config import AGENT_CONFIG_KEYS
 from ctxkit.session import OTHER_AGENT_KINDS, Message
-from ctxkit.teams.member_views_and_sub_agents import ISOLATIONS
+from ctxkit.teams.member_config_and_views import ISOLATIONS
 
 VIEWS = dict(views())
 TWO, THREE = [2] * TURNS, [3] * TURNS

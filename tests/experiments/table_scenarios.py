@@ -92,7 +92,7 @@ def _sweep(n: int = 2) -> pd.DataFrame:
 def _mark_front() -> list[Any]:
     runs = _sweep()
     return [
-        ck.experiments.mark_pareto_front(runs),
+        ck.experiments.summarise_runs_with_pareto_front(runs),
         ck.experiments.summarise_runs(runs),
         ck.experiments.compare_settings(runs, "none", runs["rules"].iloc[0], "cost_usd"),
     ]
@@ -275,7 +275,7 @@ def _list_refusals() -> list[str]:
         lambda: ck.experiments.write_forecast("no-such-folder"),
         lambda: ck.experiments.without(talk(), "gitignor"),
         lambda: ck.experiments.with_memory(small, ck.policies.Rules()),
-        lambda: ck.experiments.mark_pareto_front(pd.DataFrame({"rules": ["a"]})),
+        lambda: ck.experiments.summarise_runs_with_pareto_front(pd.DataFrame({"rules": ["a"]})),
         lambda: ck.grid("pi", reserve_token=[1]),
         lambda: ck.grid("pi", reserve_tokens=[]),
         lambda: ck.sweep([], "none"),
@@ -309,7 +309,7 @@ def _draw_studies() -> list[str]:
     drawn = [
         charts.chart_mask_errors(studies.table("masks")),
         *(charts.chart_policy_ratios(studies.table("ratios"), name) for name in ("turns", "usd")),
-        *(charts.chart_closed_loop(loop, figure) for figure in ("usd", "calls")),
+        *(charts.chart_predicted_and_real_outcomes(loop, figure) for figure in ("usd", "calls")),
     ]
     return [
         line
@@ -322,7 +322,7 @@ def _study_pauses() -> list[Any]:
     """Return how well the ledger predicts made developers, with their habits and without."""
     from experiments.studies.test_idle_ledger_accuracy import find_made_pauses
 
-    from ctxkit.experiments.studies import idle_cost_accuracy as study
+    from ctxkit.experiments.studies import idle_cost_and_choice_accuracy as study
 
     pauses, habits = find_made_pauses(3), study.list_habitual_pause_lengths(3)
     found = [study.measure_idle_choice_accuracy(pauses, known) for known in (habits, None)]
@@ -348,7 +348,7 @@ SCENARIOS: dict[str, Callable[[], Any]] = {
     "gate and its words": _compare_with_baseline,
     "grid": _list_grids,
     "index_or_paste": _store_table,
-    "mark_pareto_front": _mark_front,
+    "summarise_runs_with_pareto_front": _mark_front,
     "score": lambda: ck.score(make_compacted()),
     "score of a replay": lambda: ck.score(make_pruned_replay()),
     "score of tools": lambda: ck.score(make_with_tools(), reuse=True),
@@ -377,7 +377,7 @@ SCENARIOS: dict[str, Callable[[], Any]] = {
 DATA = {"SCORE_COLUMNS", "SCORE_COLUMN_NAMES", "SECTION_COLUMNS"}
 """Tables of columns, which have pages of their own."""
 TOGETHER = {
-    "mark_pareto_front": {"summarise_runs", "compare_settings"},
+    "summarise_runs_with_pareto_front": {"summarise_runs", "compare_settings"},
     "forecasts": {"write_forecast"},
     "compare": {"Comparison"},
     "exam": {"SummaryPromptCandidate"},

@@ -6,7 +6,7 @@ import pytest
 
 import ctxkit as ck
 from ctxkit._internal.tables import display_width
-from ctxkit.experiments.session_comparison_and_verdicts import (
+from ctxkit.experiments.setting_verdicts_and_summary_table import (
     find_pareto_rows,
     group_equal_rows,
     judge_settings,

@@ -15,7 +15,7 @@ from ctxkit.engine.replay import compute_shared_tokens
 from ctxkit.errors import BadArguments
 from ctxkit.experiments import SCORE_COLUMN_NAMES
 from ctxkit.experiments.cost_and_loss_scores import SessionAnalysisCache, score_run, score_session
-from ctxkit.experiments.session_comparison_and_verdicts import DETAIL_HEADS
+from ctxkit.experiments.rules_comparison_on_one_session import DETAIL_HEADS
 from ctxkit.metrics.prompt_sizes_and_contents import SentPromptSizes
 from ctxkit.policies import Above, Rules, recorded_rules
 from ctxkit.session import Usage
@@ -210,7 +210,7 @@ def test_what_is_no_session_is_refused(bad):
 
 
 def test_unknown_rules_are_refused_with_the_nearest_name():
-    with pytest.raises(ck.UnknownPreset, match="clear"):
+    with pytest.raises(ck.UnknownName, match="clear"):
         ck.compare(talk(2), ["cleer"])
 
 

@@ -13,7 +13,7 @@ from ctxkit.metrics import (
     compaction_outcomes,
     compaction_savings_and_payback,
     item_index_and_rule_matching,
-    run_elongation,
+    run_elongation_from_studies,
 )
 
 MEANINGS = {column.name: column.meaning for column in SCORE_COLUMNS}
@@ -33,13 +33,15 @@ def test_the_column_states_the_number_of_the_constant(column):
 
 @pytest.mark.parametrize("column", ["no_progress_streak", "rebound_calls", "reread_rate"])
 def test_the_attribute_of_a_thrash_summary_states_it_too(column):
-    assert NUMBERS[column] in " ".join(inspect.getsource(compaction_outcomes.ThrashSummary).split())
+    assert NUMBERS[column] in " ".join(
+        inspect.getsource(compaction_outcomes.CompactionOutcomeSummary).split()
+    )
 
 
 def test_the_pages_state_the_noise_floor():
     for page in ("scores.md", "frames.md", "trust.md"):
         text = (DOCS / page).read_text("utf-8")
         assert (
-            f"{run_elongation.NOISE_FLOOR:.0%}" in text
-            or format_percent(run_elongation.NOISE_FLOOR) in text
+            f"{run_elongation_from_studies.NOISE_FLOOR:.0%}" in text
+            or format_percent(run_elongation_from_studies.NOISE_FLOOR) in text
         ), page

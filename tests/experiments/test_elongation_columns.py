@@ -8,7 +8,7 @@ from builders import assistant, result, session, summarised, usage, user
 
 import ctxkit as ck
 from ctxkit.experiments.cost_and_loss_scores import classify_recorded_policy
-from ctxkit.metrics import run_elongation
+from ctxkit.metrics import run_elongation_from_studies
 from ctxkit.session import ToolCall
 
 MODEL = "claude-opus-4-5"
@@ -50,7 +50,7 @@ def test_a_mask_and_a_summary_have_the_factors_of_their_kind():
     mask = rows.loc[
         "swe_agent_mask:n=2" if "swe_agent_mask:n=2" in rows.index else "swe_agent_mask"
     ]
-    found = run_elongation.estimate_elongation("mask", "raw")
+    found = run_elongation_from_studies.estimate_elongation("mask", "raw")
     assert mask[COLUMNS[:3]].tolist() == pytest.approx(list(found[:3]))
     assert mask["real_run_low_usd"] == pytest.approx(mask["cost_usd"] * found.low)
 
@@ -60,7 +60,7 @@ def test_a_record_that_was_summarised_is_compared_as_such():
     assert classify_recorded_policy(managed) == "summary"
     rows = ck.compare(managed, ["none"], loss=False, progress=False)
     assert rows.loc["none", "elongation"] == pytest.approx(
-        run_elongation.estimate_elongation("raw", "summary").factor
+        run_elongation_from_studies.estimate_elongation("raw", "summary").factor
     )
     assert rows.loc["none", "elongation"] < 1
 

@@ -179,7 +179,7 @@ REAL = (
 
 
 def test_of_real_sessions_the_rows_add_up_to_the_bill_without_all(real):
-    from ctxkit.experiments.section_store_memory_ablations import PromptVariantBilling
+    from ctxkit.experiments.section_store_memory_ablations import PromptVariantBiller
 
     seen = 0
     for pattern in REAL:
@@ -192,12 +192,12 @@ def test_of_real_sessions_the_rows_add_up_to_the_bill_without_all(real):
                 if rows.empty or session.edits:
                     continue
                 seen += 1
-                system = sum(n for m, n in zip(session.messages, PromptVariantBilling(session).sizes.tokens, strict=True)
+                system = sum(n for m, n in zip(session.messages, PromptVariantBiller(session).sizes.tokens, strict=True)
                              if m.role == "system" and m.visible)  # fmt: skip
                 assert rows.tokens.sum() == system
                 bare = ck.experiments.without(session, *rows.section)
                 assert all(m.role != "system" for c in range(len(bare.calls)) for m in bare.view(c))
-                asked = PromptVariantBilling(session)
+                asked = PromptVariantBiller(session)
                 none = [0 if m.role == "system" else n
                         for m, n in zip(session.messages, asked.sizes.tokens, strict=True)]  # fmt: skip
                 less = asked.bill(asked.run(bare, none)).prompts

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 import ctxkit as ck
-from ctxkit.formats.session_record_repairs import ESTIMATE_ERROR, repair_session
+from ctxkit.formats.zero_usage_and_lost_start_repairs import ESTIMATE_ERROR, repair_session
 
 FOLDER = sessions_folder()
 FILES = sorted(

@@ -10,7 +10,7 @@ from source_builders import source
 
 import ctxkit as ck
 from ctxkit.errors import ReadError
-from ctxkit.formats import fuseraft_snapshot_logs as fuseraft_snapshots
+from ctxkit.formats import fuseraft_token_snapshot_logs as fuseraft_snapshots
 from ctxkit.magics.session_report_commands import ContextStatus
 from ctxkit.session import get_title
 from ctxkit.widgets.explorer_messages_and_search import ExplorerSession

@@ -16,9 +16,9 @@ from formats.test_golden import SAMPLES
 from truth.claude_code_transcripts import MODEL, Transcript, said
 
 import ctxkit as ck
-from ctxkit.formats import session_record_repairs
-from ctxkit.formats import session_record_repairs as recording_errors
-from ctxkit.formats.session_record_repairs import drop_impossible_sizes
+from ctxkit.formats import impossible_size_removal
+from ctxkit.formats import zero_usage_and_lost_start_repairs as recording_errors
+from ctxkit.formats.impossible_size_removal import drop_impossible_sizes
 from ctxkit.session import MISSING_START_KIND, Edit, Message, Session, SizeOnly, Usage
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ FACTORS = (10**6, 10**9, 10**12)
 CLAIMED = "windows of its model"
 MEMORY, SECONDS = 256 << 20, 2.0
 """What reading a few kilobytes may take, whatever they claim."""
-LIMIT = session_record_repairs.MAX_WINDOWS * 2_000_000
+LIMIT = impossible_size_removal.MAX_WINDOWS * 2_000_000
 """Tokens that a model may claim whose window nobody knows."""
 
 
@@ -107,7 +107,7 @@ def check_sizes(sessions: list[Session]) -> None:
     for s in sessions:
         for size, kind in figures(s):
             assert size <= LIMIT * (
-                session_record_repairs.MAX_CALLS_PER_TURN if kind == "turn" else 1
+                impossible_size_removal.MAX_CALLS_PER_TURN if kind == "turn" else 1
             )
         assert (
             sum(m.kind == MISSING_START_KIND for m in s.messages)
@@ -256,10 +256,13 @@ def test_a_part_whose_tokens_cannot_be_keeps_its_characters():
 def test_the_bounds_stand_in_the_policy():
     policy = (Path(__file__).parents[2] / "SECURITY.md").read_text()
     assert (
-        f"{session_record_repairs.MAX_WINDOWS} windows of its model (of {LIMIT // session_record_repairs.MAX_WINDOWS:,} tokens"
+        f"{impossible_size_removal.MAX_WINDOWS} windows of its model (of {LIMIT // impossible_size_removal.MAX_WINDOWS:,} tokens"
         in policy
     )
-    assert f"whole turn {session_record_repairs.MAX_CALLS_PER_TURN:,} times as much" in policy
+    assert (
+        f"whole turn {impossible_size_removal.MAX_CALLS_PER_TURN:,} times as much"
+        in policy
+    )
     assert (
         f"| {recording_errors._MAX_PLACEHOLDERS:,}; they are larger for more than {recording_errors._MAX_PLACEHOLDERS * recording_errors._PLACEHOLDER_TOKENS:,} tokens"
         in policy

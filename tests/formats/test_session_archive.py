@@ -110,7 +110,7 @@ def test_what_the_tool_deletes_stays(home: Path, tmp_path: Path):
 def test_a_copy_that_was_broken_off_goes_on(
     home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    real, done = archive_and_search.ArchiveWriter.copy_original, []
+    real, done = archive_and_search.LogCopyArchiveWriter.copy_original, []
 
     def killed(self, original):
         if len(done) == 3:
@@ -120,7 +120,7 @@ def test_a_copy_that_was_broken_off_goes_on(
         done.append(original)
         return real(self, original)
 
-    monkeypatch.setattr(archive_and_search.ArchiveWriter, "copy_original", killed)
+    monkeypatch.setattr(archive_and_search.LogCopyArchiveWriter, "copy_original", killed)
     with pytest.raises(KeyboardInterrupt):
         ck.keep(tmp_path / "kept", home)
     monkeypatch.undo()
@@ -148,7 +148,7 @@ def test_a_kill_between_a_copy_and_its_note_loses_and_doubles_nothing(
 
     def kill() -> None:
         with monkeypatch.context() as m:
-            m.setattr(archive_and_search.ArchiveWriter, "_append_entry", killed)
+            m.setattr(archive_and_search.LogCopyArchiveWriter, "_append_entry", killed)
             with pytest.raises(KeyboardInterrupt):
                 ck.keep(tmp_path / "kept", home, tools="pi")
 
@@ -278,7 +278,7 @@ def test_mistakes_are_told_in_a_sentence(home: Path, tmp_path: Path):
 def test_two_at_once_do_not_mix(home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(archive_and_search, "LOCK_TIMEOUT_SECONDS", 0.1)
     with (
-        archive_and_search.ArchiveWriter(tmp_path / "kept"),
+        archive_and_search.LogCopyArchiveWriter(tmp_path / "kept"),
         pytest.raises(CtxkitError, match="Another keep"),
     ):
         ck.keep(tmp_path / "kept", home)

@@ -12,7 +12,7 @@ from waiting import PATIENCE, wait_until
 
 import ctxkit as ck
 from ctxkit import presets
-from ctxkit.errors import BadArguments, ModelError, StoreError, UnknownPreset
+from ctxkit.errors import BadArguments, ModelError, StoreError, UnknownName
 from ctxkit.policies import Above, Rules, Summary
 
 NOTICE = "no LLM was called"
@@ -217,7 +217,7 @@ def test_outputs_have_limits_that_are_kept_with_the_session(shell):
     ("line", "kind", "said"),
     [
         ("--bogus", BadArguments, "no option --bogus"),
-        ("--rules fasd", UnknownPreset, "Did you mean 'fased'"),
+        ("--rules fasd", UnknownName, "Did you mean 'fased'"),
         ("--tools flies", BadArguments, "Did you mean 'files'"),
         ("--model scripted/tuor", BadArguments, "Did you mean 'tour'"),
         ("--model audit", BadArguments, "Did you mean 'scripted/audit'"),
@@ -253,7 +253,7 @@ def test_rules_that_the_window_cannot_hold_leave_the_session_as_it_was(shell):
 
 
 def test_a_mistake_at_the_first_turn_makes_nothing(shell):
-    lines_of_error(shell, "%%agent --rules fasd\ngo", UnknownPreset, "fased")
+    lines_of_error(shell, "%%agent --rules fasd\ngo", UnknownName, "fased")
     assert not Path(".ctxkit").exists()
     lines_of_error(shell, "%agent", BadArguments, "begin one with `%%agent`")
 
@@ -376,7 +376,7 @@ def test_rules_can_be_lent_for_once(long):
         len(run(long, "%compact --dry-run --rules 'summary:keep_messages=4'").removed_messages) > 12
     )
     assert "skipped" in repr(run(long, "%compact --dry-run --rules pi"))  # it keeps 20,000 tokens
-    lines_of_error(long, "%compact --rules pl", UnknownPreset, "preset")
+    lines_of_error(long, "%compact --rules pl", UnknownName, "preset")
 
 
 def test_where_the_rules_do_nothing_the_newest_turn_is_kept(shell):

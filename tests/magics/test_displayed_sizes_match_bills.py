@@ -16,7 +16,7 @@ from ctxkit.magics.turn_display import LiveTurnDisplay
 from ctxkit.metrics import count_groups_by_call, thrash
 from ctxkit.plots import growth
 from ctxkit.plots.savings_thrash_loss_charts import savings_data, thrash_data
-from ctxkit.tokens.live_prompt_sizes import find_current_call
+from ctxkit.tokens.live_prompt_sizes import find_call_of_current_size
 
 pytestmark = pytest.mark.filterwarnings("default")
 WINDOW = 200_000
@@ -103,7 +103,7 @@ class Watched:
         assert frame == account == [sum(g[i] for g in stacked) for i in range(len(account))]
         assert list(line.y) == account
         assert turns.max() == max(account)
-        shown = ck.report(session, find_current_call(session))
+        shown = ck.report(session, find_call_of_current_size(session))
         assert shown.prompt_source == "recorded"
         assert ck.score(session, loss=False)["peak_tokens"] == max(account)
         assert {*sizes, self.live.agent.gauge()[0], shown.prompt_tokens} == {account[-1]}
@@ -166,7 +166,10 @@ def test_a_compaction_by_hand_is_an_estimate_until_the_next_prompt_is_sent(watch
     guess = here.live.agent.gauge()[0]
     assert (edit.tokens_before, edit.tokens_after) == (was, guess)
     assert 0 < guess < was
-    assert ck.report(here.live.session, find_current_call(here.live.session)).prompt_tokens == guess
+    assert (
+        ck.report(here.live.session, find_call_of_current_size(here.live.session)).prompt_tokens
+        == guess
+    )
     frame = ck.frame(here.live.session, per="compaction").iloc[0]
     assert frame[["tokens_before", "tokens_after", "tokens_source"]].tolist() == [was, guess, "estimated"]  # fmt: skip
     here.turn("yes", *steps(rate=RATES[rate]))

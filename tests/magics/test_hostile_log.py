@@ -7,8 +7,8 @@ from magics.test_subcommand_help_forms import EVERY, forms, kernel, prepare
 from widgets.reports.hostile_logs import EVIL, SECRET, hostile, list_leaks
 
 from ctxkit.errors import CtxkitError
-from ctxkit.magics.magic_arguments_and_sessions import open_memory_store
-from ctxkit.policies.memory_entries_and_digests import make_entry
+from ctxkit.magics.session_settings_and_name_resolver import open_memory_store
+from ctxkit.policies.memory_entries import make_entry
 
 __all__ = ["kernel"]
 

@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from ctxkit.magics.cell_magic_arguments import AgentArguments
 from ctxkit.magics.line_parser import get_setting_defaults_and_help
-from ctxkit.magics.magic_arguments_and_sessions import AgentArguments, KitSettings
+from ctxkit.magics.session_settings_and_name_resolver import KitSettings
 
 MADE = runpy.run_path(str(Path(__file__).resolve().parents[2] / "docs" / "make_magics.py"))
 

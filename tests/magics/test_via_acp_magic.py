@@ -13,7 +13,7 @@ import pytest
 from waiting import HANG, PATIENCE, wait_until
 
 import ctxkit as ck
-from ctxkit.agent.acp_client import MISSING_RESULT, parse_acp_usage
+from ctxkit.agent.acp_reply_builder import MISSING_RESULT, parse_acp_usage
 from ctxkit.errors import BadArguments, ModelError
 from ctxkit.session import Usage
 

@@ -18,7 +18,11 @@ from ctxkit.metrics.losable_items import (
     iter_texts_and_argument_strings,
 )
 from ctxkit.session import Text
-from ctxkit.session.tool_calls import get_call_path, is_read_tool, is_write_tool
+from ctxkit.session.tool_call_paths_and_descriptions import (
+    get_call_path,
+    is_read_tool,
+    is_write_tool,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

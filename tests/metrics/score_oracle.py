@@ -27,7 +27,12 @@ from metrics.oracle_inputs import (
 import ctxkit as ck
 from ctxkit.engine.cache_model.call_features import get_cache_lifetime
 from ctxkit.session import SizeOnly, ToolCall
-from ctxkit.session.tool_calls import get_call_path, is_read_only_tool, is_read_tool, is_write_tool
+from ctxkit.session.tool_call_paths_and_descriptions import (
+    get_call_path,
+    is_read_only_tool,
+    is_read_tool,
+    is_write_tool,
+)
 
 if TYPE_CHECKING:
     from ctxkit.session import Session

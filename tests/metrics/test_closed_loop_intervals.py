@@ -8,13 +8,13 @@ import pytest
 import trust_studies
 
 import ctxkit as ck
-from ctxkit.metrics import run_elongation
+from ctxkit.metrics import run_elongation_from_studies
 
 KINDS = ("mask", "summary", "hybrid", "other")
 
 
 def test_the_table_is_what_the_closed_loops_measure():
-    path = Path(run_elongation.__file__).with_name("elongation_loops.csv")
+    path = Path(run_elongation_from_studies.__file__).with_name("elongation_loops.csv")
     assert path.read_text(encoding="utf-8") == trust_studies.measure_closed_loops()
 
 
@@ -22,9 +22,9 @@ def test_the_table_is_what_the_closed_loops_measure():
 @pytest.mark.parametrize("after", KINDS)
 @pytest.mark.parametrize("family", ["gemini", "qwen", "other"])
 def test_an_interval_holds_every_closed_loop_of_its_kind(before, after, family):
-    studied = run_elongation.estimate_elongation(after, before, family)
-    wide = run_elongation.widen_interval_to_closed_loop_runs(studied, after)
-    runs = [run for run in run_elongation.load_closed_loop_runs() if run.kind == after]
+    studied = run_elongation_from_studies.estimate_elongation(after, before, family)
+    wide = run_elongation_from_studies.widen_interval_to_closed_loop_runs(studied, after)
+    runs = [run for run in run_elongation_from_studies.load_closed_loop_runs() if run.kind == after]
     assert runs
     assert all(wide.low <= run.ratio <= wide.high for run in runs)
     assert (wide.factor, wide.studies) == (studied.factor, studied.studies)
@@ -33,12 +33,12 @@ def test_an_interval_holds_every_closed_loop_of_its_kind(before, after, family):
 
 def test_rules_that_change_nothing_and_kinds_without_a_closed_loop_stay_as_they_were(monkeypatch):
     nothing, mask = (
-        run_elongation.estimate_elongation("raw"),
-        run_elongation.estimate_elongation("mask"),
+        run_elongation_from_studies.estimate_elongation("raw"),
+        run_elongation_from_studies.estimate_elongation("mask"),
     )
-    assert run_elongation.widen_interval_to_closed_loop_runs(nothing, "raw") == nothing
-    monkeypatch.setattr(run_elongation, "load_closed_loop_runs", lambda: ())
-    assert run_elongation.widen_interval_to_closed_loop_runs(mask, "mask") == mask
+    assert run_elongation_from_studies.widen_interval_to_closed_loop_runs(nothing, "raw") == nothing
+    monkeypatch.setattr(run_elongation_from_studies, "load_closed_loop_runs", lambda: ())
+    assert run_elongation_from_studies.widen_interval_to_closed_loop_runs(mask, "mask") == mask
 
 
 def test_a_comparison_knows_the_closed_loop_and_says_so():

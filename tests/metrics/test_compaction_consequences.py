@@ -8,7 +8,7 @@ from builders import assistant, result, session, step, summarised, tool_call, us
 import ctxkit as ck
 from ctxkit.metrics.user_rule_loss_and_breaches import (
     extract_value_pairs,
-    tabulate_user_rules_after_compaction,
+    tabulate_compaction_consequences,
 )
 
 BAN = "Never write to config/live.yaml, it is finance's."
@@ -20,7 +20,7 @@ def one(*after, summary: str = "ok", first: str = BAN):
     old = [user(first), assistant("The retry limit is 3."), user("Make it 5: the retry limit is now 5."),
            assistant("Yes."), asked, told]  # fmt: skip
     s = session(*old, summarised(old, summary), *after)
-    [row] = tabulate_user_rules_after_compaction(s).to_dict("records")
+    [row] = tabulate_compaction_consequences(s).to_dict("records")
     return row, ck.score(s)
 
 

@@ -9,7 +9,7 @@ import ctxkit as ck
 from ctxkit.engine import run_replay
 from ctxkit.metrics.compaction_savings_and_payback import (
     get_replay_compactions,
-    get_run_compactions,
+    get_rules_run_compactions,
 )
 from ctxkit.presets import names, resolve_rules
 from ctxkit.widgets.anti_thrash_guard_widget import MaxCompactionsGuard
@@ -26,7 +26,7 @@ def without_the_last(session, rules, n: int):
 def test_the_size_before_is_the_prompt_of_the_same_rules_without_it(name, real):
     session = ck.read(real / "pi/before-compaction.jsonl")
     replay = ck.replay(session, name)
-    run, compactions = replay.prompt_source, get_run_compactions(replay.prompt_source)
+    run, compactions = replay.prompt_source, get_rules_run_compactions(replay.prompt_source)
     assert get_replay_compactions(replay) == compactions
     for n in sample([i for i, c in enumerate(compactions) if c.call < run.call], 3):
         call = compactions[n].call
@@ -39,7 +39,7 @@ def test_what_a_pruning_had_freed_already_is_no_saving(real):
     """217,353 tokens are in the history, and 34,293 of them were sent."""
     session = ck.read(real / "pi/before-compaction.jsonl")
     replay = ck.replay(session, "tyrum")
-    first = get_run_compactions(replay.prompt_source)[0]
+    first = get_rules_run_compactions(replay.prompt_source)[0]
     cut = replay.prompt_source.compactions[0]
     assert first.before < cut.was.tokens / 2
     row = ck.score(replay, loss=False)

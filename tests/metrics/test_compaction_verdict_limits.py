@@ -16,10 +16,10 @@ import ctxkit as ck
 from ctxkit.metrics import compaction_outcomes, thrash
 from ctxkit.metrics.compaction_formulas import (
     estimate_append_only_prompts,
-    get_append_only_token_ratio,
+    get_append_only_token_multiple,
 )
 from ctxkit.metrics.compaction_savings_and_payback import (
-    CompactionsBeforeCall,
+    CombinedCompactionBeforeCall,
     judge_compactions,
     summarise_verdicts,
 )
@@ -95,7 +95,7 @@ def judge(*intervals: int, cost: float = 0.15):
     """
     calls = list(accumulate(intervals, initial=1))
     compactions = [
-        CompactionsBeforeCall(c, 100_000, 50_000, 9, 5, 7, unchanged_front_tokens=50_000)
+        CombinedCompactionBeforeCall(c, 100_000, 50_000, 9, 5, 7, unchanged_front_tokens=50_000)
         for c in calls
     ]
     prompts = SentPromptSizes([50_000] * (calls[-1] + 1))
@@ -171,5 +171,5 @@ def test_an_append_only_session_grows_by_what_was_added():
 
 def test_amplification_is_what_append_only_sends_over_what_was_sent():
     s = session(*[m for n in (1_000, 2_000, 500) for m in (user(), said(n))])
-    assert get_append_only_token_ratio(s) == (1_000 + 2_000 + 2_310) / 3_500
-    assert get_append_only_token_ratio(session(user(), said(0))) is None
+    assert get_append_only_token_multiple(s) == (1_000 + 2_000 + 2_310) / 3_500
+    assert get_append_only_token_multiple(session(user(), said(0))) is None

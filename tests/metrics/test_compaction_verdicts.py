@@ -11,7 +11,7 @@ from ctxkit.metrics import compaction_formulas, thrash
 from ctxkit.metrics import compaction_savings_and_payback as sizes_module
 from ctxkit.metrics.compaction_savings_and_payback import (
     SPIRAL_LENGTH,
-    CompactionsBeforeCall,
+    CombinedCompactionBeforeCall,
     count_requests_to_break_even,
     is_thrashing,
     judge_compactions,
@@ -51,7 +51,7 @@ def sheet(**more) -> ReplayCostModel:
 
 
 changed = msgspec.structs.replace
-CUT = CompactionsBeforeCall(10, 30_000, 10_000, 20, 4, 500)
+CUT = CombinedCompactionBeforeCall(10, 30_000, 10_000, 20, 4, 500)
 
 
 def pays(cut, of):

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 import ctxkit as ck
 from ctxkit.errors import BadArguments
-from ctxkit.metrics import run_elongation
+from ctxkit.metrics import run_elongation_from_studies
 
 
 @pytest.fixture(scope="module")
@@ -22,13 +22,13 @@ def runs():
 
 
 def test_only_runs_with_summaries_get_longer_by_a_share(runs):
-    was, now = runs.loc["pi"], run_elongation.elongate_runs(runs, 0.15).loc["pi"]
+    was, now = runs.loc["pi"], run_elongation_from_studies.elongate_runs(runs, 0.15).loc["pi"]
     for name in ("calls_n", "prompt_tokens", "output_tokens", "input_usd", "output_usd"):
         assert now[name] == pytest.approx(1.15 * was[name], abs=0.5), name
     parts = was["input_usd"] + was["output_usd"]
     assert now["cost_usd"] == pytest.approx(1.15 * parts + was["summaries_usd"])
     assert (now["source"], now["peak_tokens"]) == ("estimated", was["peak_tokens"])
-    rest = run_elongation.elongate_runs(runs, 0.15).drop("pi")
+    rest = run_elongation_from_studies.elongate_runs(runs, 0.15).drop("pi")
     pd.testing.assert_frame_equal(rest, pd.DataFrame(runs).drop("pi"))
 
 
@@ -37,7 +37,7 @@ def test_only_runs_with_summaries_get_longer_by_a_share(runs):
     [("elongation_low", "real_run_low_usd"), ("elongation_high", "real_run_high_usd")],
 )
 def test_each_row_is_as_long_as_its_own_studies_say(runs, end, cost):
-    now = run_elongation.elongate_runs(runs, end=end)
+    now = run_elongation_from_studies.elongate_runs(runs, end=end)
     for name, row in runs.iterrows():
         if name != "recorded":
             assert now.loc[name, "cost_usd"] == pytest.approx(row[cost])
@@ -47,32 +47,34 @@ def test_each_row_is_as_long_as_its_own_studies_say(runs, end, cost):
 
 
 def test_no_share_changes_nothing_and_nonsense_is_refused(runs):
-    pd.testing.assert_frame_equal(run_elongation.elongate_runs(runs, 0), pd.DataFrame(runs))
+    pd.testing.assert_frame_equal(
+        run_elongation_from_studies.elongate_runs(runs, 0), pd.DataFrame(runs)
+    )
     with pytest.raises(BadArguments, match="0 or more"):
-        run_elongation.elongate_runs(runs, -0.1)
+        run_elongation_from_studies.elongate_runs(runs, -0.1)
     with pytest.raises(BadArguments, match="sweep or compare"):
-        run_elongation.elongate_runs(pd.DataFrame({"a": [1]}))
+        run_elongation_from_studies.elongate_runs(pd.DataFrame({"a": [1]}))
     with pytest.raises(BadArguments, match="elongation_low"):
-        run_elongation.elongate_runs(runs, end="cost_usd")
+        run_elongation_from_studies.elongate_runs(runs, end="cost_usd")
 
 
 def test_the_policy_and_the_model_choose_the_distribution():
-    assert run_elongation.get_study_model_family("gemini-3-pro") == "gemini"
+    assert run_elongation_from_studies.get_study_model_family("gemini-3-pro") == "gemini"
     assert (
-        run_elongation.get_study_model_family("claude-opus-4-5")
-        == run_elongation.get_study_model_family(None)
+        run_elongation_from_studies.get_study_model_family("claude-opus-4-5")
+        == run_elongation_from_studies.get_study_model_family(None)
         == "other"
     )
     for after in ("mask", "summary", "hybrid", "other"):
-        found = run_elongation.estimate_elongation(after)
+        found = run_elongation_from_studies.estimate_elongation(after)
         assert found.low < found.factor < found.high
-        assert run_elongation.estimate_elongation(after, after).factor == 1.0
-    assert run_elongation.estimate_elongation("summary", "raw", "qwen").studies == 3
-    assert run_elongation.estimate_elongation("summary", "raw", "other").studies == 6
-    assert run_elongation.estimate_elongation("raw") == (1.0, 1.0, 1.0, 0)
+        assert run_elongation_from_studies.estimate_elongation(after, after).factor == 1.0
+    assert run_elongation_from_studies.estimate_elongation("summary", "raw", "qwen").studies == 3
+    assert run_elongation_from_studies.estimate_elongation("summary", "raw", "other").studies == 6
+    assert run_elongation_from_studies.estimate_elongation("raw") == (1.0, 1.0, 1.0, 0)
     there, back = (
-        run_elongation.estimate_elongation("summary", "mask"),
-        run_elongation.estimate_elongation("mask", "summary"),
+        run_elongation_from_studies.estimate_elongation("summary", "mask"),
+        run_elongation_from_studies.estimate_elongation("mask", "summary"),
     )
     assert there.factor == pytest.approx(1 / back.factor)
     assert there.low == pytest.approx(1 / back.high)
@@ -81,28 +83,30 @@ def test_the_policy_and_the_model_choose_the_distribution():
 def test_the_interval_holds_eight_of_ten_models_that_were_left_out():
     told = [
         s
-        for s in run_elongation.load_studies()
+        for s in run_elongation_from_studies.load_studies()
         if s.before == "raw" and s.after in ("mask", "summary")
     ]
     held = []
     for s in told:
         rest = tuple(
             x
-            for x in run_elongation.load_studies()
+            for x in run_elongation_from_studies.load_studies()
             if (x.scaffold, x.model) != (s.scaffold, s.model)
         )
-        found = run_elongation.estimate_elongation(s.after, "raw", "other", rest)
+        found = run_elongation_from_studies.estimate_elongation(s.after, "raw", "other", rest)
         held.append(found.low <= s.ratio <= found.high)
     assert 0.7 <= np.mean(held) <= 0.9
     noise = [s._replace(ratio=s.ratio * 2.0) for s in told]  # a policy that doubled every run
-    found = [run_elongation.estimate_elongation(s.after, "raw", "other") for s in noise]
+    found = [
+        run_elongation_from_studies.estimate_elongation(s.after, "raw", "other") for s in noise
+    ]
     wrong = [f.low <= s.ratio <= f.high for f, s in zip(found, noise, strict=True)]
     assert np.mean(wrong) < 0.5
 
 
 @given(st.lists(st.floats(-1, 1), min_size=2, max_size=9), st.floats(0.01, 0.5))
 def test_pooled_studies_lie_within_their_interval_and_agree_with_the_plain_mean(logs, error):
-    found = run_elongation.pool_studies([(y, error) for y in logs])
+    found = run_elongation_from_studies.pool_studies([(y, error) for y in logs])
     assert found.factor == pytest.approx(exp(np.mean(logs)))  # equal errors: equal weights
     assert found.low <= found.factor <= found.high
     spread = max(np.var(logs, ddof=1), error**2)
@@ -111,8 +115,8 @@ def test_pooled_studies_lie_within_their_interval_and_agree_with_the_plain_mean(
 
 
 def test_studies_without_an_error_are_pooled_too():
-    assert run_elongation.pool_studies([(0.1, 0.0)]).factor == pytest.approx(exp(0.1))
-    exact = run_elongation.pool_studies([(0.1, 0.0), (0.1, 0.0)])
+    assert run_elongation_from_studies.pool_studies([(0.1, 0.0)]).factor == pytest.approx(exp(0.1))
+    exact = run_elongation_from_studies.pool_studies([(0.1, 0.0), (0.1, 0.0)])
     assert exact.low == pytest.approx(exact.high, rel=1e-4)
 
 
@@ -128,32 +132,34 @@ def test_studies_without_an_error_are_pooled_too():
     ],
 )
 def test_a_policy_is_known_by_what_it_did(told, kind):
-    assert run_elongation.classify_policy(**told) == kind
+    assert run_elongation_from_studies.classify_policy(**told) == kind
 
 
 def test_a_difference_below_the_floor_is_not_told_apart():
     record = 10.0
-    assert run_elongation.compare_cost_with_record((10.0, 10.0), record) == "within noise"
     assert (
-        run_elongation.compare_cost_with_record((8.5, 8.5), record)
-        == run_elongation.compare_cost_with_record((11.9, 11.9), record)
+        run_elongation_from_studies.compare_cost_with_record((10.0, 10.0), record) == "within noise"
+    )
+    assert (
+        run_elongation_from_studies.compare_cost_with_record((8.5, 8.5), record)
+        == run_elongation_from_studies.compare_cost_with_record((11.9, 11.9), record)
         == "within noise"
     )
     assert (
-        run_elongation.compare_cost_with_record(
-            (5.0, record / (1 + run_elongation.NOISE_FLOOR) - 0.01), record
+        run_elongation_from_studies.compare_cost_with_record(
+            (5.0, record / (1 + run_elongation_from_studies.NOISE_FLOOR) - 0.01), record
         )
         == "cheaper"
     )
     assert (
-        run_elongation.compare_cost_with_record(
-            (5.0, record / (1 + run_elongation.NOISE_FLOOR) + 0.01), record
+        run_elongation_from_studies.compare_cost_with_record(
+            (5.0, record / (1 + run_elongation_from_studies.NOISE_FLOOR) + 0.01), record
         )
         == "within noise"
     )
     assert (
-        run_elongation.compare_cost_with_record(
-            (record * (1 + run_elongation.NOISE_FLOOR) + 0.01, 30.0), record
+        run_elongation_from_studies.compare_cost_with_record(
+            (record * (1 + run_elongation_from_studies.NOISE_FLOOR) + 0.01, 30.0), record
         )
         == "dearer"
     )

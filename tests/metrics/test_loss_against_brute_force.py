@@ -18,7 +18,7 @@ from ctxkit.engine.replay import make_session_from_run
 from ctxkit.experiments.sweep_workers import NamedRules, SessionRunner, SweepScoreOptions
 from ctxkit.metrics.loss_analysis import ORACLE_MOMENTS, LossAnalysis
 from ctxkit.metrics.loss_tables import make_loss_columns
-from ctxkit.metrics.message_visibility import get_run_visibility, get_session_visibility
+from ctxkit.metrics.message_visibility import get_rules_run_visibility, get_session_visibility
 from ctxkit.policies import (
     FixedSizeSummariser,
     Rules,
@@ -102,7 +102,7 @@ def called(history, budget):
 
 
 def found(own: SessionRunner, done) -> LossAnalysis:
-    return LossAnalysis(own.base.memory, get_run_visibility(own.base.memory, done))
+    return LossAnalysis(own.base.memory, get_rules_run_visibility(own.base.memory, done))
 
 
 def differing(own: SessionRunner, rules: Rules) -> dict:

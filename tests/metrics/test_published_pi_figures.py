@@ -11,7 +11,7 @@ from ctxkit.metrics import session_bill, thrash
 from ctxkit.metrics.compaction_formulas import (
     compute_headroom_share,
     estimate_append_only_prompts,
-    get_append_only_token_ratio,
+    get_append_only_token_multiple,
 )
 
 
@@ -87,6 +87,6 @@ def test_the_append_only_twin_grows_by_the_reply_and_300_where_the_prompt_fell()
 
 def test_amplification_is_one_where_nothing_was_taken_away(pi):
     grown = [m for n in (100, 200, 300) for m in (user(), assistant(usage=usage(n)))]
-    assert get_append_only_token_ratio(session(*grown)) == 1.0
-    assert get_append_only_token_ratio(pi) == pytest.approx(2.29, abs=0.01)
-    assert get_append_only_token_ratio(session(user(), assistant())) is None
+    assert get_append_only_token_multiple(session(*grown)) == 1.0
+    assert get_append_only_token_multiple(pi) == pytest.approx(2.29, abs=0.01)
+    assert get_append_only_token_multiple(session(user(), assistant())) is None

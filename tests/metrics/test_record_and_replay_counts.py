@@ -12,7 +12,7 @@ from conftest import sample
 
 import ctxkit as ck
 from ctxkit.metrics.prompt_sizes_and_contents import get_prompt_sizes
-from ctxkit.tokens.message_sizes import has_mask_processor
+from ctxkit.tokens.message_sizes_from_recorded_prompts import has_mask_processor
 from ctxkit.widgets.explorer_messages_and_search import ExplorerSession
 
 

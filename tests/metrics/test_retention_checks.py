@@ -8,7 +8,7 @@ from builders import assistant, call, result, session, summarised, user
 from experiments.test_cost_and_loss_scores import talk
 
 import ctxkit as ck
-from ctxkit.metrics import audits, drift, planted_facts_and_audits, thrash
+from ctxkit.metrics import audits, drift, planted_facts_and_compaction_audits, thrash
 from ctxkit.metrics.bootstrap_and_paired_tests import mcnemar
 from ctxkit.session import Edit
 
@@ -73,17 +73,17 @@ def test_drift_follows_the_same_items_through_the_cuts():
 
 
 def test_planted_facts_stand_until_a_summary_drops_them():
-    given = planted_facts_and_audits.make_facts(8)
+    given = planted_facts_and_compaction_audits.make_facts(8)
     recorded = talk(20)
-    s = planted_facts_and_audits.plant_facts(recorded, given, latest_share=0.3)
+    s = planted_facts_and_compaction_audits.plant_facts(recorded, given, latest_share=0.3)
     assert len({f.family for f in given}) == 4
-    assert all(planted_facts_and_audits.check_facts_in_prompt(s, given).values())
+    assert all(planted_facts_and_compaction_audits.check_facts_in_prompt(s, given).values())
     again = ck.replay(
         s, ck.presets.pi(context_window=50_000, keep_recent_tokens=3000, summariser="fixed")
     )
     assert again.edits
-    assert not any(planted_facts_and_audits.check_facts_in_prompt(again, given).values())
-    assert planted_facts_and_audits.plant_facts(recorded, given, latest_share=0.3) == s
+    assert not any(planted_facts_and_compaction_audits.check_facts_in_prompt(again, given).values())
+    assert planted_facts_and_compaction_audits.plant_facts(recorded, given, latest_share=0.3) == s
 
 
 @pytest.mark.parametrize(
@@ -108,8 +108,8 @@ def test_unpaired_outcomes_and_sessions_without_a_user_are_refused():
     with pytest.raises(ck.BadArguments, match="paired"):
         mcnemar([True], [])
     with pytest.raises(ck.BadArguments, match="user message"):
-        planted_facts_and_audits.plant_facts(
-            session(assistant()), planted_facts_and_audits.make_facts(1)
+        planted_facts_and_compaction_audits.plant_facts(
+            session(assistant()), planted_facts_and_compaction_audits.make_facts(1)
         )
 
 
@@ -188,7 +188,9 @@ def test_drift_tells_the_call_the_shares_and_the_summary_of_each_step():
 
 
 def test_planted_facts_are_alike_for_a_seed_and_stand_before_requests_of_the_first_part():
-    one, again, other = (planted_facts_and_audits.make_facts(9, seed=s) for s in (0, 0, 1))
+    one, again, other = (
+        planted_facts_and_compaction_audits.make_facts(9, seed=s) for s in (0, 0, 1)
+    )
     assert one == again != other
     assert [f.family for f in one[:5]] == [
         *("constraint", "decision", "reference", "superseded", "constraint"),
@@ -196,14 +198,14 @@ def test_planted_facts_are_alike_for_a_seed_and_stand_before_requests_of_the_fir
     assert len({f.key for f in one}) == 9
     assert all(f.key in f.text and f.key.endswith(f"-{i}") for i, f in enumerate(one))
     log = [m for n in range(10) for m in (user(f"ask {n}"), assistant())]
-    planted = planted_facts_and_audits.plant_facts(session(*log), one, latest_share=0.2)
+    planted = planted_facts_and_compaction_audits.plant_facts(session(*log), one, latest_share=0.2)
     places = [i for i, m in enumerate(planted.messages) if m.kind == "planted"]
     texts = [m.text for m in planted.messages if m.kind != "planted"]
     assert texts == [m.text for m in log]
     behind = [next(m.text for m in planted.messages[i:] if m.kind != "planted") for i in places]
     assert set(behind) <= {"ask 0", "ask 1", "ask 2"}  # positions 0, 2 and 4 of 20
     assert {m.role for m in planted.messages if m.kind == "planted"} == {"user"}
-    everywhere = planted_facts_and_audits.plant_facts(
+    everywhere = planted_facts_and_compaction_audits.plant_facts(
         session(*log), one * 9, seed=3, latest_share=1.0
     )
     assert len([m for m in everywhere.messages if m.kind == "planted"]) == 81
@@ -211,10 +213,10 @@ def test_planted_facts_are_alike_for_a_seed_and_stand_before_requests_of_the_fir
 
 
 def test_a_fact_is_in_view_of_a_call_or_not():
-    facts = planted_facts_and_audits.make_facts(2)
+    facts = planted_facts_and_compaction_audits.make_facts(2)
     log = [user(facts[0].text), assistant(), user(facts[1].text), assistant()]
     s = session(*log, Edit(kind="hidden", id="e", targets=(log[0].id,)), user())
-    found = [list(planted_facts_and_audits.check_facts_in_prompt(s, facts, call).values()) for call in (0, 1, None)]  # fmt: skip
+    found = [list(planted_facts_and_compaction_audits.check_facts_in_prompt(s, facts, call).values()) for call in (0, 1, None)]  # fmt: skip
     assert found == [[True, False], [True, True], [False, True]]
 
 

@@ -11,8 +11,7 @@ from widgets.reports.hostile_logs import EVIL, list_leaks
 import ctxkit as ck
 from ctxkit.errors import BadArguments
 from ctxkit.experiments.studies.forecast_and_threshold_holdout import make_developers
-from ctxkit.metrics import optimal_trigger
-from ctxkit.metrics.coding_agent_trigger_config import PRESETS_BY_FORMAT, find_default_trigger
+from ctxkit.metrics import optimal_trigger_floor_and_wait
 from ctxkit.metrics.context_growth_and_floor import GrowthProfile
 from ctxkit.metrics.shared_threshold import SharedThreshold
 from ctxkit.metrics.threshold_replays import (
@@ -24,6 +23,10 @@ from ctxkit.metrics.threshold_replays import (
     list_candidate_thresholds,
     measure_costs_by_threshold,
     validate_on_later_sessions,
+)
+from ctxkit.metrics.trigger_setting_instructions_by_agent import (
+    PRESETS_BY_FORMAT,
+    find_default_trigger,
 )
 from ctxkit.session import Session
 
@@ -102,7 +105,7 @@ def test_a_session_costs_what_compare_says(developer):
 
 
 def test_one_session_gets_the_answer_of_one(developer):
-    assert isinstance(ck.when(developer[0]), optimal_trigger.TriggerFloorWaitAdvice)
+    assert isinstance(ck.when(developer[0]), optimal_trigger_floor_and_wait.TriggerFloorWaitAdvice)
     assert ck.when([developer[0]]) == ck.when(developer[0])
 
 

@@ -9,7 +9,10 @@ import pytest
 
 import ctxkit as ck
 from ctxkit.formats import format_names
-from ctxkit.metrics.coding_agent_trigger_config import TRIGGER_SETTINGS, describe_trigger_setting
+from ctxkit.metrics.trigger_setting_instructions_by_agent import (
+    TRIGGER_SETTINGS,
+    describe_trigger_setting,
+)
 
 WINDOW = 200_000
 FILES = {

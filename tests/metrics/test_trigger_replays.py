@@ -17,7 +17,7 @@ import ctxkit as ck
 from ctxkit._internal.formatting_and_sanitizing import format_usd
 from ctxkit.errors import BadArguments
 from ctxkit.metrics import threshold_replays, when_to_compact
-from ctxkit.metrics.threshold_replays import NEAR_OPTIMAL, ThresholdReplayCosts
+from ctxkit.metrics.threshold_replays import NEAR_OPTIMAL, ReplayCostByThreshold
 from ctxkit.policies import FixedSizeSummariser, Rules, Summary, triggers
 
 if TYPE_CHECKING:
@@ -124,8 +124,8 @@ def test_prompts_of_another_tier_have_its_prices(monkeypatch):
 def test_a_longer_session_is_replayed_at_fewer_triggers(calls, replays, monkeypatch):
     """Up to 100 a side, and no more than 200,000 calls of all together, but ten of the longest."""
     sizes = []
-    monkeypatch.setattr(ThresholdReplayCosts, "bill", lambda _, size: sizes.append(size) or 1.0)
-    tried = ThresholdReplayCosts(SimpleNamespace(calls=range(calls)), None, 1, 1)
+    monkeypatch.setattr(ReplayCostByThreshold, "bill", lambda _, size: sizes.append(size) or 1.0)
+    tried = ReplayCostByThreshold(SimpleNamespace(calls=range(calls)), None, 1, 1)
     assert tried.find_alike(50_000, 10_000, 90_000, 1.0) == (10_000, 90_000)
     assert len(sizes) == 1 + 2 * replays
     assert {10_000, 90_000} <= set(sizes)
@@ -140,7 +140,7 @@ def test_replays_show_their_progress_after_a_second(monkeypatch, capsys):
     assert re.search(r"when: +\d+%.*replay", capsys.readouterr().err)
 
 
-class Priced(ThresholdReplayCosts):
+class Priced(ReplayCostByThreshold):
     """Replays whose dollars are given by size, of a session with so many calls."""
 
     def __init__(self, usd, calls=10):

@@ -79,7 +79,7 @@ def test_a_replay_is_traced_like_a_record():
     s = ck.read(ck.samples.path("billing"))
     rules = ck.policies.Rules("window:keep_tokens=4000", ck.policies.triggers.Above(20_000))
     gone, carried = (
-        user_rules(ck.replay(s, r)) for r in (rules, ck.policies.modifiers.keep_rules(rules))
+        user_rules(ck.replay(s, r)) for r in (rules, ck.policies.rules_modifiers.keep_rules(rules))
     )
     assert not gone["in_sight"].any()
     assert carried["in_sight"].all()

@@ -24,7 +24,7 @@ from ctxkit.plots.cumulative_input_charts import (
     HandoffMark,
     draw_cumulative_input_chart,
 )
-from ctxkit.plots.plotly_axes_and_labels import SEQUENTIAL_COLOURS, interpolate_colours
+from ctxkit.plots.plotly_axes_and_traces_as_numbers import SEQUENTIAL_COLOURS, interpolate_colours
 from ctxkit.plots.plotly_to_svg import render_svg_html
 from ctxkit.plots.sweep_charts import HeatmapDrawing
 

@@ -13,7 +13,7 @@ from ctxkit.policies import (
     CacheTtl,
     CharacterBudget,
     Clear,
-    KeepToolPairs,
+    KeepNewestToolPairs,
     MessageLog,
     Rules,
 )
@@ -37,13 +37,13 @@ def results(history):
 def test_fu14_no_more_pairs_than_the_window_is_a_no_op(n, keep):
     """3 pairs keep 5, 5 pairs keep 5: the same history"""
     h = shown(user(), pairs(n))
-    assert KeepToolPairs(keep_pairs=keep)(h, ROOM) is h
+    assert KeepNewestToolPairs(keep_pairs=keep)(h, ROOM) is h
 
 
 def test_fu15_older_pairs_become_placeholders_with_their_ids():
     """5 pairs keep 2: the last two intact, the others a placeholder; call ids equal result ids"""
     h = shown(user(), pairs(5))
-    new = KeepToolPairs(keep_pairs=2)(h, ROOM)
+    new = KeepNewestToolPairs(keep_pairs=2)(h, ROOM)
     assert results(new)[:3] == [PAIR_PLACEHOLDER] * 3
     assert results(new)[3:] == results(h)[3:]
     asked = [c.id for m in new.messages for c in m.tool_calls]
@@ -52,7 +52,7 @@ def test_fu15_older_pairs_become_placeholders_with_their_ids():
 
 def test_fu16_keep_no_pair_omits_all():
     """keep 0: all collapsed"""
-    assert set(results(KeepToolPairs(keep_pairs=0)(shown(user(), pairs(4)), ROOM))) == {
+    assert set(results(KeepNewestToolPairs(keep_pairs=0)(shown(user(), pairs(4)), ROOM))) == {
         PAIR_PLACEHOLDER
     }
 
@@ -69,7 +69,7 @@ def test_fu18_a_step_of_eight_keeps_the_prefix():
     """over 40 rounds the prefix changes at least 30 times with step 1, at most 5 times with step 8"""
 
     def breaks(step_):
-        policy, seen, n = KeepToolPairs(keep_pairs=4, step=step_), [], 0
+        policy, seen, n = KeepNewestToolPairs(keep_pairs=4, step=step_), [], 0
         for rounds in range(1, 41):
             now = results(policy(shown(user(), pairs(rounds)), ROOM))
             n += now[: len(seen)] != seen
@@ -83,8 +83,8 @@ def test_fu18_a_step_of_eight_keeps_the_prefix():
 def test_fu19_below_the_trigger_nothing_happens():
     """a trigger of characters that is not reached leaves all untouched; 10 characters collapse"""
     h = shown(user(), pairs(5))
-    assert KeepToolPairs(keep_pairs=1, from_chars=10**6)(h, ROOM) is h
-    assert PAIR_PLACEHOLDER in results(KeepToolPairs(keep_pairs=1, from_chars=10)(h, ROOM))
+    assert KeepNewestToolPairs(keep_pairs=1, from_chars=10**6)(h, ROOM) is h
+    assert PAIR_PLACEHOLDER in results(KeepNewestToolPairs(keep_pairs=1, from_chars=10)(h, ROOM))
 
 
 def test_fu20_the_budget_elides_the_oldest_until_it_fits():
@@ -199,7 +199,7 @@ def test_short_results_and_pinned_ones_are_left():
     [
         lambda: Clear(keep_last=-1),
         lambda: Clear(polling=0),
-        lambda: KeepToolPairs(step=0),
+        lambda: KeepNewestToolPairs(step=0),
         lambda: CharacterBudget(max_chars=0),
     ],
 )

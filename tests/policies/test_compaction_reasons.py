@@ -8,7 +8,7 @@ from random_sessions import Fours, by_chance
 import ctxkit as ck
 from ctxkit.engine import make_log_from_session, run_rules
 from ctxkit.policies import Rules, guards, triggers
-from ctxkit.presets.systems.fuseraft import GuardUnlessTriggerDue
+from ctxkit.presets.systems.fuseraft import GuardBypassedByTrigger
 
 
 def summary(history, _budget):
@@ -49,7 +49,7 @@ def test_of_several_the_one_that_was_due_is_named():
 
 def test_what_holds_back_says_how_much_it_saw():
     thrash = guards.AntiThrash(min_savings=0.99, window=2)
-    for guard in (thrash, GuardUnlessTriggerDue(thrash, triggers.Never())):
+    for guard in (thrash, GuardBypassedByTrigger(thrash, triggers.Never())):
         _, done = fired(triggers.Above(1000), guards=guard)
         assert {h.guard for h in done.blocked} == {"anti-thrash"}
         assert {h.why for h in done.blocked} == {"suppressed: anti-thrash: 2 of 2 below 99%"}

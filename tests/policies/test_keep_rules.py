@@ -7,7 +7,7 @@ from builders import assistant, session, step, user
 
 import ctxkit as ck
 from ctxkit.errors import BadArguments
-from ctxkit.policies import Above, Rules, modifiers
+from ctxkit.policies import Above, Rules, rules_modifiers
 from ctxkit.policies.user_rule_extraction import (
     RULES_HEADING,
     SentenceKind,
@@ -35,7 +35,7 @@ def talk(*first, turns=12):
 
 def replayed(s, *, tokens=400, summariser=lambda _: "Work went on."):
     rules = Rules("summary:keep_tokens=600", Above(3_000), window=8_000, summariser=summariser)
-    return ck.replay(s, modifiers.keep_rules(rules, tokens))
+    return ck.replay(s, rules_modifiers.keep_rules(rules, tokens))
 
 
 def digests(s, call=None):
@@ -138,11 +138,11 @@ def test_recall_beside_it_keeps_its_own_digest():
         "summary:keep_tokens=600 | recall", Above(3_000), window=8_000, summariser=lambda _: "Work."
     )
     s = ck.replay(
-        talk("Always keep the column order of the CSV.", VERSION), modifiers.keep_rules(rules)
+        talk("Always keep the column order of the CSV.", VERSION), rules_modifiers.keep_rules(rules)
     )
     assert len(digests(s)) == 2
 
 
 def test_rules_that_compact_nothing_are_refused():
     with pytest.raises(BadArguments, match="compact nothing"):
-        modifiers.keep_rules(ck.presets.none())
+        rules_modifiers.keep_rules(ck.presets.none())

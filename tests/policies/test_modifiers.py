@@ -6,9 +6,9 @@ from histories import CHARS, shown
 from msgspec.structs import replace
 
 from ctxkit import presets
-from ctxkit.engine import Run, advance_run
+from ctxkit.engine import RulesRun, advance_run
 from ctxkit.errors import BadArguments
-from ctxkit.policies import Above, History, MessageLog, Rules, Summary, modifiers
+from ctxkit.policies import Above, History, MessageLog, Rules, Summary, rules_modifiers
 from ctxkit.tokens import ContextBudget
 
 ROOM = ContextBudget(100_000, 0, CHARS)
@@ -45,7 +45,7 @@ def twice(made):
 
 
 def test_summaries_stay_and_new_ones_stand_behind_them():
-    asked, new = twice(modifiers.append_only(rules()))
+    asked, new = twice(rules_modifiers.append_only(rules()))
     assert [m.text for m in new.messages][:2] == ["S1", "S2"]
     assert not set(asked[0]) & set(asked[1])
     rolled, rolling = twice(rules())
@@ -54,27 +54,27 @@ def test_summaries_stay_and_new_ones_stand_behind_them():
 
 
 def test_codex_keeps_requests_and_lets_summaries_stand_between_them():
-    _, new = twice(modifiers.append_only(presets.codex()))
+    _, new = twice(rules_modifiers.append_only(presets.codex()))
     assert [m.id for m in new.messages if m.role == "user"] == [f"u{i}" for i in range(8)]
     assert sum(m.role == "summary" for m in new.messages) == 2
 
 
 def test_the_first_request_stays_in_front():
-    asked, new = twice(modifiers.stable_first(rules()))
+    asked, new = twice(rules_modifiers.keep_first_request(rules()))
     assert new.messages[0].id == "u0"
     assert new.messages[1].role == "summary"
     assert all("u0" not in a for a in asked)
 
 
 def test_both_at_once():
-    asked, new = twice(modifiers.append_only(modifiers.stable_first(rules())))
+    asked, new = twice(rules_modifiers.append_only(rules_modifiers.keep_first_request(rules())))
     assert [m.role for m in new.messages][:3] == ["user", "summary", "summary"]
     assert len(asked) == 2
 
 
 def test_one_prepares_and_another_commits():
     told = []
-    made = modifiers.prepared(
+    made = rules_modifiers.draft_then_finish_summaries(
         rules(), lambda p: "a draft", lambda p: told.append(p.instructions) or "final"
     )
     new = made.policy(shown(talk(), counter=CHARS), ROOM)
@@ -86,17 +86,17 @@ def test_a_summariser_that_could_not_be_lent_is_refused():
     own = Rules(policy=Summary(keep_messages=2, summariser=lambda p: "own"), trigger=Above(10))
     for wrong in (own, presets.none(), Rules(policy=lambda h, budget: h, trigger=Above(10))):
         with pytest.raises(BadArguments, match="do not use another summariser"):
-            modifiers.prepared(wrong, lambda p: "a draft")
+            rules_modifiers.draft_then_finish_summaries(wrong, lambda p: "a draft")
 
 
 def test_what_was_prepared_can_be_prepared_again():
     prepare, commit = (lambda p: "a draft"), (lambda p: p.instructions)
-    once = modifiers.prepared(rules(), prepare, commit)
-    assert modifiers.prepared(once, prepare, commit) == once
+    once = rules_modifiers.draft_then_finish_summaries(rules(), prepare, commit)
+    assert rules_modifiers.draft_then_finish_summaries(once, prepare, commit) == once
 
 
 @pytest.mark.parametrize(
-    "policy", [modifiers.append_only(rules()).bare, presets.lcm(context_threshold=0.001).bare]
+    "policy", [rules_modifiers.append_only(rules()).bare, presets.lcm(context_threshold=0.001).bare]
 )
 def test_a_summary_that_was_lent_no_summariser_extracts(policy):
     new = policy(shown(talk(50), counter=CHARS), ROOM)
@@ -112,9 +112,10 @@ def test_a_task_ends_where_a_new_request_comes():
     inner = Summary(keep_messages=1, apart=False, summariser=lambda p: "S")
     plain = Rules(policy=inner, trigger=Above(350), window=400)
     log = MessageLog.of(rows, CHARS)
-    early = modifiers.at_boundaries(plain, 0.4)
+    early = rules_modifiers.add_task_boundary_trigger(plain, 0.4)
     cuts = [
-        [c.call for c in advance_run(Run(log, r), r, log.calls).compactions] for r in (plain, early)
+        [c.call for c in advance_run(RulesRun(log, r), r, log.calls).compactions]
+        for r in (plain, early)
     ]
     assert cuts[0][:1] != cuts[1][:1]
     opens = {log.first_calls[r] for r, m in enumerate(log.messages) if m.role == "user"}
@@ -123,7 +124,11 @@ def test_a_task_ends_where_a_new_request_comes():
 
 @pytest.mark.parametrize(
     "switch",
-    [modifiers.append_only, modifiers.stable_first, modifiers.at_boundaries],
+    [
+        rules_modifiers.append_only,
+        rules_modifiers.keep_first_request,
+        rules_modifiers.add_task_boundary_trigger,
+    ],
 )
 def test_rules_that_write_no_summary_are_refused(switch):
     with pytest.raises(BadArguments):
@@ -142,7 +147,8 @@ class Noted(Summary):
 
 
 @pytest.mark.parametrize(
-    "switch", [modifiers.append_only, modifiers.stable_first, modifiers.leveled]
+    "switch",
+    [rules_modifiers.append_only, rules_modifiers.keep_first_request, rules_modifiers.leveled],
 )
 def test_what_a_summary_adds_stays_under_each_switch(switch):
     inner = Noted(keep_messages=2, apart=False, summariser=lambda p: "S")
@@ -161,7 +167,7 @@ def test_summaries_of_one_level_become_one_of_the_next(fan, cuts):
         asked.append([m.role for m in passage.messages])
         return f"S{len(asked)}"
 
-    made = modifiers.leveled(rules(summariser=writer), fan)
+    made = rules_modifiers.leveled(rules(summariser=writer), fan)
     history = History.start(MessageLog(CHARS), 0)
     log, n = history.log, 0
     for _ in range(cuts):
@@ -180,6 +186,6 @@ def test_summaries_of_one_level_become_one_of_the_next(fan, cuts):
 
 def test_levels_that_cannot_be_are_refused():
     with pytest.raises(BadArguments, match="fan of 2"):
-        modifiers.leveled(rules(), 1)
+        rules_modifiers.leveled(rules(), 1)
     with pytest.raises(BadArguments, match="no summary"):
-        modifiers.leveled(Rules(policy=lambda h, r: h, trigger=Above(10)))
+        rules_modifiers.leveled(Rules(policy=lambda h, r: h, trigger=Above(10)))

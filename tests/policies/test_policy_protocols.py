@@ -28,10 +28,11 @@ from ctxkit.policies import (
     guards,
     triggers,
 )
-from ctxkit.policies.base import as_policy, is_fully_scheduled
 from ctxkit.policies.compaction_and_pruning_rules import unwrap_function
+from ctxkit.policies.policy_base_and_chains import as_policy
 from ctxkit.policies.protocols import name_of
 from ctxkit.policies.triggers import FunctionTrigger, as_trigger
+from ctxkit.policies.validated_settings_and_scheduled_prunings import is_fully_scheduled
 from ctxkit.tokens import ContextBudget
 
 ROOM = ContextBudget(200, 50, Fours())

@@ -14,15 +14,15 @@ from ctxkit.policies import (
     CharacterBudget,
     Clear,
     IntermediateReplyShortening,
-    KeepToolPairs,
+    KeepNewestToolPairs,
+    OldResultsDigest,
     OutputShortening,
     ReplyShortening,
-    ResultDigest,
+    ResultEvictionOverBudget,
     ResultExcerpts,
     ResultOffload,
     ResultShortening,
     StaleReadShortening,
-    TombstoneEviction,
 )
 from ctxkit.policies.history.growing_columns_and_sums import count_chars
 from ctxkit.policies.message_shortening import ELIDED_PLACEHOLDER, TRUNCATED_HERE
@@ -64,18 +64,18 @@ CASES = {
     "clear": (Clear(keep_last=2), dict.fromkeys(("r1", "r2"), Clear().placeholder)),
     "clear with lines": (Clear(keep_last=1, placeholder="({lines} lines)"), {"r1": "(100 lines)", "r2": "(20 lines)", "r3": "(1 lines)"}),
     "clear some tools": (Clear(keep_last=0, allow=("read*", "bash"), deny=("bash",)), dict.fromkeys(("r1", "r4"), Clear().placeholder)),
-    "pairs": (KeepToolPairs(keep_pairs=1), dict.fromkeys(("r1", "r2", "r3"), PAIR_PLACEHOLDER)),
-    "tombstones": (TombstoneEviction(max_tokens=99, keep_last=2, manifest=False), {
+    "pairs": (KeepNewestToolPairs(keep_pairs=1), dict.fromkeys(("r1", "r2", "r3"), PAIR_PLACEHOLDER)),
+    "tombstones": (ResultEvictionOverBudget(max_tokens=99, keep_last=2, manifest=False), {
         "r1": EVICTED.format("read_file(a.py)", f"{ONE_LINE[:299]}…"),  # the second would grow
     }),
-    "tombstones with a list": (TombstoneEviction(max_tokens=99, keep_last=3), {
+    "tombstones with a list": (ResultEvictionOverBudget(max_tokens=99, keep_last=3), {
         "r1": EVICTED.format("read_file(a.py)", f"{ONE_LINE[:299]}…"),
         "+user injected": "[Context Manifest]\nActive tool results (3):\n- bash(pytest -q)\n- write_file(a.py)\n"
         "- read_file(b.py)\nSuperseded (1) — evicted to save context:\n- read_file(a.py)",
     }),
     "budget": (CharacterBudget(max_chars=2_700, step=1), {"r1": ELIDED_PLACEHOLDER}),
     "budget in steps": (CharacterBudget(max_chars=2_700, step=2), dict.fromkeys(("r1", "r2"), ELIDED_PLACEHOLDER)),
-    "digest": (ResultDigest(keep_last=1, line_chars=30), {
+    "digest": (OldResultsDigest(keep_last=1, line_chars=30), {
         **ARCHIVED,
         "+user tool_summary": "[Compaction tool digest]\n- read_file (ok): aaaaaaaaa bbbbbbbbb ccccccccc\n"
         f"- bash (error): no such test no such test no s\n- write_file (unknown): {WROTE[:30]}",
@@ -118,7 +118,7 @@ def test_a_pruning_changes_these_messages_into_these_words(name):
 
 
 def test_what_is_archived_is_marked_and_its_digest_is_not_the_users():
-    pruned = ResultDigest(keep_last=1)(shown(*HISTORY), ROOM).messages
+    pruned = OldResultsDigest(keep_last=1)(shown(*HISTORY), ROOM).messages
     kinds = [m.kind for m in pruned if m.role == "tool"]
     assert kinds == ["tool_result_archived"] * 3 + [HISTORY[-3].kind]
     assert pruned[-1].details == {"user_visible": False}

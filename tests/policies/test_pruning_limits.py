@@ -8,15 +8,15 @@ from histories import CHARS, ROOM, shown
 
 from ctxkit.policies import (
     Clear,
-    KeepToolPairs,
+    KeepNewestToolPairs,
+    OldResultsDigest,
     OutputShortening,
     ReplyShortening,
-    ResultDigest,
+    ResultEvictionOverBudget,
     ResultExcerpts,
     ResultOffload,
     ResultShortening,
     StaleReadShortening,
-    TombstoneEviction,
     TrimStage,
 )
 
@@ -37,17 +37,17 @@ PLACEHOLDER = CHARS.message(result(Clear().placeholder))
 LIMITS = {
     "clear keeps the newest": (Clear(keep_last=2), (400, 400), (400, 400, 400)),
     "clear keeps few characters": (Clear(keep_last=0, min_chars=100), (99,), (100,)),
-    "pairs keep the newest": (KeepToolPairs(keep_pairs=2), (400, 400), (400, 400, 400)),
+    "pairs keep the newest": (KeepNewestToolPairs(keep_pairs=2), (400, 400), (400, 400, 400)),
     "tombstones keep the newest": (
-        TombstoneEviction(keep_last=2, max_tokens=1, manifest=False), (400, 400), (400, 400, 400)),
+        ResultEvictionOverBudget(keep_last=2, max_tokens=1, manifest=False), (400, 400), (400, 400, 400)),
     "tombstones have a budget": (
-        TombstoneEviction(keep_last=0, max_tokens=100, manifest=False), (400,), (404,)),
+        ResultEvictionOverBudget(keep_last=0, max_tokens=100, manifest=False), (400,), (404,)),
     "results": (ResultShortening(max_chars=300, consumed_chars=-1), (300,), (1000,)),
     "outputs by characters": (OutputShortening(max_chars=300, max_lines=0, max_bytes=0), (300,), (1000,)),
     "outputs by bytes": (OutputShortening(max_chars=0, max_lines=0, max_bytes=300), (300,), (1000,)),
     "offload": (ResultOffload(threshold=3000), (3000,), (3001,)),
     "excerpts keep the newest": (ResultExcerpts(keep_last=2), (4000, 4000), (4000, 4000, 4000)),
-    "digest keeps the newest": (ResultDigest(keep_last=2), (4000, 4000), (4000, 4000, 4000)),
+    "digest keeps the newest": (OldResultsDigest(keep_last=2), (4000, 4000), (4000, 4000, 4000)),
     "a stage": (TrimStage(max_chars=300, consumed_chars=-1), (300,), (1000,)),
 }  # fmt: skip
 
@@ -73,7 +73,7 @@ def test_pairs_go_from_the_named_size_of_all_messages_on():
     history_chars = shown(user(), *_list_pairs(), assistant("done"))
     size = sum(_count_chars(m) for m in history_chars.messages)
     for chars, changed in ((size, True), (size + 1, False)):
-        new = KeepToolPairs(keep_pairs=1, from_chars=chars)(history_chars, ROOM)
+        new = KeepNewestToolPairs(keep_pairs=1, from_chars=chars)(history_chars, ROOM)
         assert (new is not history_chars) is changed
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from ctxkit.errors import BadArguments, UnknownPreset
+from ctxkit.errors import BadArguments, UnknownName
 from ctxkit.policies import Chain, Clear, ResultShortening, Window, registry
 
 
@@ -28,7 +28,7 @@ def test_every_name_makes_a_policy(name):
 
 
 def test_the_nearest_right_word_is_named():
-    with pytest.raises(UnknownPreset, match="'window'"):
+    with pytest.raises(UnknownName, match="'window'"):
         registry.parse("windw:keep_tokens=3")
     with pytest.raises(BadArguments, match="'keep_last'"):
         registry.parse("clear:keep_lats=3")
@@ -63,5 +63,5 @@ def test_policies_of_other_packages_are_found_by_name(tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(tmp_path)
     assert "halve" in registry.names()
     assert len(registry.parse("clear | halve").parts) == 2
-    with pytest.raises(UnknownPreset, match="'halve'"):
+    with pytest.raises(UnknownName, match="'halve'"):
         registry.parse("halv")

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from ctxkit.policies.history import History
 from ctxkit.session.messages import Message
 from ctxkit.policies import guards, triggers
-from ctxkit.policies.base import Chain, Fallback, apply_policy
+from ctxkit.policies.policy_base_and_chains import Chain, Fallback, apply_policy
 from ctxkit.policies.result_clearing_and_cache_ttl import Clear
 from ctxkit.policies.compaction_and_pruning_rules import Rules, as_rules
 from ctxkit.tokens import ContextBudget

@@ -83,7 +83,7 @@ def test_a_trigger_must_lie_above_what_is_kept():
         lambda: guards.GraceAfterCompaction(-1),
         lambda: guards.CompactionCountLimit(0),
         lambda: guards.CompactionCountLimit(1, "day"),
-        guards.Hysteresis,
+        guards.MinGrowthSinceCompaction,
         lambda: FixedSizeSummariser(0),
         lambda: Fallback(()),
         lambda: Chain((1,)),

@@ -9,7 +9,7 @@ from random_sessions import Fours
 from ctxkit.errors import BadArguments
 from ctxkit.policies import History, MessageLog, Rules, UnprunedForecast, triggers
 from ctxkit.policies.compaction_without_summary import ProviderCompaction
-from ctxkit.policies.modifiers import TaskBoundaryTrigger, at_boundaries
+from ctxkit.policies.rules_modifiers import TaskBoundaryTrigger, add_task_boundary_trigger
 from ctxkit.tokens import ContextBudget
 
 KEEPS = "summary:keep_tokens=500"
@@ -104,11 +104,11 @@ def test_a_task_ends_where_the_user_asks_again_and_the_prompt_is_over_the_share(
 
 
 def test_rules_that_compact_nothing_have_no_boundary():
-    rules = at_boundaries(Rules(KEEPS, triggers.Above(8_000)))
+    rules = add_task_boundary_trigger(Rules(KEEPS, triggers.Above(8_000)))
     assert rules.trigger == TaskBoundaryTrigger(0.5) | triggers.Above(8_000)
     for nothing in (Rules(), Rules(pruning="clear")):
         with pytest.raises(BadArguments, match="compact nothing"):
-            at_boundaries(nothing)
+            add_task_boundary_trigger(nothing)
 
 
 # -- the provider's own compaction

@@ -9,7 +9,7 @@ from histories import CHARS, ROOM, shown, texts
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ctxkit.engine import Run, advance_run, run_rules
+from ctxkit.engine import RulesRun, advance_run, run_rules
 from ctxkit.errors import BadArguments, ModelError
 from ctxkit.policies import Above, FixedSizeSummariser, MessageLog, Rules, Summary
 from ctxkit.session import Message, Text
@@ -178,7 +178,7 @@ class Sized(FixedSizeSummariser):
 def test_what_a_class_writes_is_billed_and_sent_for_a_summary_of_a_fixed_size():
     policy = Noted(keep_tokens=300, summariser=FixedSizeSummariser(7))
     log, rules = MessageLog.of(turns(8), CHARS), Rules(policy, Above(900), counter=CHARS)
-    done, live = run_rules(log, rules), Run(log, rules)
+    done, live = run_rules(log, rules), RulesRun(log, rules)
     for cut in done.compactions:
         advance_run(live, rules, cut.call + 1)
         plain = policy(cut.was, done.budget)

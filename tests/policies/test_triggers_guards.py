@@ -133,7 +133,7 @@ def test_attempts_are_counted():
 
 def test_waits_end():
     assert (
-        first(g.Hysteresis(tokens=100), cut(8, after=110)) == 11
+        first(g.MinGrowthSinceCompaction(tokens=100), cut(8, after=110)) == 11
     )  # 20 tokens a call; 210 at call 10
     assert first(g.UntilCold(10_000)) == 20
     assert first(g.UntilCold(10_000, life=40)) == 10
@@ -187,8 +187,14 @@ def test_a_wait_ends_where_its_last_call_or_token_is_reached():
         == 20
     )
     # prompts of 210 tokens at call 10 and 20 more at each: 130 of growth is passed at call 12
-    assert [first(g.Hysteresis(tokens=n), cut(9, after=100)) for n in (109, 110)] == [10, 11]
-    assert [first(g.Hysteresis(share=n), cut(9, after=100)) for n in (1.0, 1.25)] == [10, 11]
+    assert [first(g.MinGrowthSinceCompaction(tokens=n), cut(9, after=100)) for n in (109, 110)] == [
+        10,
+        11,
+    ]
+    assert [first(g.MinGrowthSinceCompaction(share=n), cut(9, after=100)) for n in (1.0, 1.25)] == [
+        10,
+        11,
+    ]
     assert [first(g.UntilCold(n)) for n in (209, 210)] == [10, 11]
     assert [first(g.Cooldown(n), cut(9)) for n in (100, 101)] == [10, 11]
     assert first(g.Cooldown(100_000), cut(9)) == 20
@@ -230,9 +236,9 @@ def test_growth_is_above_nothing(settings):
     from ctxkit.errors import BadArguments
 
     with pytest.raises(BadArguments, match="above 0"):
-        g.Hysteresis(**settings)
-    assert g.Hysteresis(tokens=1)
-    assert g.Hysteresis(share=0.1)
+        g.MinGrowthSinceCompaction(**settings)
+    assert g.MinGrowthSinceCompaction(tokens=1)
+    assert g.MinGrowthSinceCompaction(share=0.1)
 
 
 def test_an_agents_tokens_are_spent_at_the_sum_itself():

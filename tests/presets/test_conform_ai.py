@@ -6,7 +6,7 @@ from histories import ROOM, shown, texts
 
 from ctxkit import presets
 from ctxkit.errors import BadArguments
-from ctxkit.policies import ARCHIVED_STUB, ResultDigest, ResultExcerpts
+from ctxkit.policies import ARCHIVED_STUB, OldResultsDigest, ResultExcerpts
 from ctxkit.policies.result_excerpts_and_offload import DIGEST_HEADING
 from ctxkit.policies.texts import message_content_and_truncation, summary_prompts_and_audits
 from ctxkit.presets.systems.ai import AiSummary, get_effective_limit, parse_tool_summary_strategy
@@ -93,7 +93,7 @@ def test_go5_what_the_agent_does_not_see_weighs_nothing():
 def test_go6_old_results_go_behind_a_digest():
     """cutoff 1 of two results: the first is archived, the last message is a digest for the agent only"""
     h = shown(user("u"), step("read", "old " * 400), step("bash", "new"))
-    new = ResultDigest(keep_last=1)(h, ROOM).messages
+    new = OldResultsDigest(keep_last=1)(h, ROOM).messages
     assert [m.kind for m in new if m.role == "tool"] == ["tool_result_archived", ""]
     assert new[2].text == ARCHIVED_STUB
     assert (new[-1].kind, new[-1].role, new[-1].visible, new[-1].details["user_visible"]) == (

@@ -9,18 +9,18 @@ from histories import CHARS, ROOM, shown, texts
 import ctxkit as ck
 from ctxkit import presets
 from ctxkit.agent.live_context_and_transcript import ArtifactOffloader
-from ctxkit.engine import Run, advance_run
+from ctxkit.engine import RulesRun, advance_run
 from ctxkit.errors import BadArguments, ModelError
 from ctxkit.policies import (
     AdaptiveTrim,
+    FuseraftSummary,
     IntermediateReplyShortening,
     MessageLog,
-    NarrativeSummary,
     RepeatedCommands,
+    ResultEvictionOverBudget,
     ResultOffload,
     Rules,
     Superseded,
-    TombstoneEviction,
     TrimStage,
     WithoutTools,
 )
@@ -133,11 +133,11 @@ def test_fu29_the_first_stage_that_fits_is_taken():
 def test_fu30_results_over_their_budget_are_evicted():
     """100 characters, 1,000 tokens: unchanged; two of 1,000, budget 300, window 1: the first is a tombstone"""
     few = shown(user(), step("bash", "x" * 100))
-    assert TombstoneEviction(max_tokens=1000)(few, ROOM) is few
+    assert ResultEvictionOverBudget(max_tokens=1000)(few, ROOM) is few
     h = shown(
         user(), step("bash", "row " * 1000, command="ls " + "p" * 80), step("bash", "y" * 1000)
     )
-    new = TombstoneEviction(max_tokens=300, keep_last=1)(h, ROOM)
+    new = ResultEvictionOverBudget(max_tokens=300, keep_last=1)(h, ROOM)
     tomb = results(new)[0]
     assert tomb.startswith("[tool result — evicted: bash(ls ppp")
     assert "p" * 50 not in tomb
@@ -150,7 +150,7 @@ def test_fu30_results_over_their_budget_are_evicted():
 def test_fu31_an_orphaned_result_is_labelled_by_its_id():
     """a result without a call is named by its call id"""
     h = shown(user(), result("z" * 4000, of="k9", tool="bash"), step("bash", "y"))
-    assert "bash(k9)" in results(TombstoneEviction(max_tokens=300, keep_last=1)(h, ROOM))[0]
+    assert "bash(k9)" in results(ResultEvictionOverBudget(max_tokens=300, keep_last=1)(h, ROOM))[0]
 
 
 def test_fu32_large_results_are_offloaded():
@@ -176,7 +176,7 @@ def test_fu33_what_cannot_be_saved_stays():
         raise OSError("disk full")
 
     log = MessageLog.of([user(), *step("read_file", "x" * 500), assistant("so")], CHARS)
-    live = Run(log, Rules(pruning=ResultOffload(threshold=10)))
+    live = RulesRun(log, Rules(pruning=ResultOffload(threshold=10)))
     advance_run(live, live.rules, log.calls)
     assert find_artifact_in_stub(live.last_prompt().messages[-1])
     sent = ArtifactOffloader(full).store_artifacts(live, live.last_prompt())
@@ -205,7 +205,7 @@ def words(answer="said by it"):
 def test_fu34_modes_and_their_model_calls(mode, mark, calls):
     """intent and lossless ask no model; llm and hybrid ask once"""
     maker, asked = words()
-    new = NarrativeSummary(mode=mode, keep_replies=2, summariser=maker)(shown(talk(6)), ROOM)
+    new = FuseraftSummary(mode=mode, keep_replies=2, summariser=maker)(shown(talk(6)), ROOM)
     assert mark in texts(new)[0]
     assert len(asked) == calls
     assert ("said by it" in texts(new)[0]) is bool(calls)
@@ -221,7 +221,7 @@ def test_fu35_a_summary_call_that_is_too_large_is_made_smaller():
             raise ModelError("prompt is too long", overflow=True)
         return "SUM"
 
-    new = NarrativeSummary(keep_replies=1, summariser=small)(
+    new = FuseraftSummary(keep_replies=1, summariser=small)(
         shown([make("x" * 8000) for make in (user, assistant) * 4][:7], user("q"), assistant("a")),
         ROOM,
     )
@@ -239,7 +239,7 @@ def test_fu36_always_too_large_is_a_failure_after_five_calls():
         asked.append(1)
         raise ModelError("prompt is too long", overflow=True)
 
-    new = NarrativeSummary(keep_replies=1, summariser=never)(shown(talk(6)), ROOM)
+    new = FuseraftSummary(keep_replies=1, summariser=never)(shown(talk(6)), ROOM)
     assert len(asked) == 5
     assert texts(new)[0].startswith("[COMPACTION FAILED — covers turns 1–")
 
@@ -255,11 +255,11 @@ def test_fu37_other_errors_fail_at_once(error):
 
     assert (
         "Summary generation failed: 401"
-        in texts(NarrativeSummary(keep_replies=1, summariser=refused)(shown(talk(6)), ROOM))[0]
+        in texts(FuseraftSummary(keep_replies=1, summariser=refused)(shown(talk(6)), ROOM))[0]
     )
     assert len(asked) == 1
     alone = texts(
-        NarrativeSummary(mode="hybrid", keep_replies=1, summariser=refused)(shown(talk(6)), ROOM)
+        FuseraftSummary(mode="hybrid", keep_replies=1, summariser=refused)(shown(talk(6)), ROOM)
     )[0]
     assert alone.startswith("[CONTEXT RECONSTRUCTION")
     assert "FAILED" not in alone
@@ -272,17 +272,17 @@ def test_fu38_cancellation_is_passed_on():
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        NarrativeSummary(keep_replies=1, summariser=cancelled)(shown(talk(6)), ROOM)
+        FuseraftSummary(keep_replies=1, summariser=cancelled)(shown(talk(6)), ROOM)
 
 
 def test_fu39_the_program_keeps_messages_the_document_replies():
     """KeepRecentTurns 4: the program keeps four messages, the preset four replies with their questions"""
     maker, _ = words()
     assert (
-        len(NarrativeSummary(keep_replies=4, quirks=True, summariser=maker)(shown(talk(9)), ROOM))
+        len(FuseraftSummary(keep_replies=4, quirks=True, summariser=maker)(shown(talk(9)), ROOM))
         == 5
     )
-    assert len(NarrativeSummary(keep_replies=4, summariser=maker)(shown(talk(9)), ROOM)) == 9
+    assert len(FuseraftSummary(keep_replies=4, summariser=maker)(shown(talk(9)), ROOM)) == 9
 
 
 def test_fu40_prefix_blocks_stand_before_the_summary_in_order():
@@ -295,7 +295,7 @@ def test_fu40_prefix_blocks_stand_before_the_summary_in_order():
         *step("grep", "x " * 300, pattern="TODO"),
         *talk(2),
     ]
-    text = texts(NarrativeSummary(keep_replies=1, summariser=maker)(shown(rows), ROOM))[0]
+    text = texts(FuseraftSummary(keep_replies=1, summariser=maker)(shown(rows), ROOM))[0]
     places = [
         text.index(word)
         for word in (
@@ -307,7 +307,7 @@ def test_fu40_prefix_blocks_stand_before_the_summary_in_order():
     ]
     assert places == sorted(places)
     plain = texts(
-        NarrativeSummary(
+        FuseraftSummary(
             keep_replies=1,
             include_symbols=False,
             include_reasoning=False,
@@ -328,7 +328,7 @@ def test_fu41_the_summariser_goes_by_the_change_log(mode):
         *step("bash", "bad\nexit code: 1", command="make"),
         *talk(2),
     ]
-    policy = NarrativeSummary(mode=mode, keep_replies=1,
+    policy = FuseraftSummary(mode=mode, keep_replies=1,
                        summariser=lambda p: told.append(p.instructions) or "S")  # fmt: skip
     policy(shown(rows), ROOM)
     assert "AUTHORITATIVE CHANGE LOG" in told[0]
@@ -340,7 +340,7 @@ def test_fu42_the_last_handoff_signal_is_said_again():
     """a signal that a compaction removed is pinned at the end, once; one that is still there is not doubled"""
     maker, _ = words()
     rows = [user("go " * 300), assistant("HANDOFF TO TESTER", agent="Dev"), *talk(3)]
-    policy = NarrativeSummary(keep_replies=1, signals=("HANDOFF TO TESTER",), summariser=maker)
+    policy = FuseraftSummary(keep_replies=1, signals=("HANDOFF TO TESTER",), summariser=maker)
     assert (
         texts(policy(shown(rows), ROOM))[-1]
         == "[Resume: pre-compaction routing signal from Dev]\nHANDOFF TO TESTER"
@@ -351,7 +351,7 @@ def test_fu42_the_last_handoff_signal_is_said_again():
 def run(messages, **settings):
     rules = presets.fuseraft(adaptive_trim=False, offload_chars=0, summariser="fixed:5", **settings)
     log = MessageLog.of(messages, CHARS, estimator=rules.estimator)
-    return advance_run(Run(log, rules), rules, log.calls)
+    return advance_run(RulesRun(log, rules), rules, log.calls)
 
 
 def test_fu43_replies_count_and_one_turn_is_let_pass():
@@ -432,7 +432,7 @@ def test_fu48_the_programs_windows_are_always_on():
         "Superseded",
         "RepeatedCommands",
         "IntermediateReplyShortening",
-        "KeepToolPairs",
+        "KeepNewestToolPairs",
         "CharacterBudget",
         "AdaptiveTrim",
     ]

@@ -7,7 +7,7 @@ from builders import assistant, call, result, step, user
 from histories import shown
 
 from ctxkit import presets
-from ctxkit.engine import Run, advance_run
+from ctxkit.engine import RulesRun, advance_run
 from ctxkit.errors import BadArguments
 from ctxkit.formats import read
 from ctxkit.policies import History, MessageLog, PiSummary
@@ -111,7 +111,7 @@ def test_pi11_disabled_compacts_nothing():
         [block(50_000), block(10, assistant), block(50_000), block(1, assistant)], PI
     )
     rules = presets.pi(context_window=60_000, enabled=False)
-    assert advance_run(Run(log, rules), rules, log.calls).compactions == []
+    assert advance_run(RulesRun(log, rules), rules, log.calls).compactions == []
 
 
 def test_pi12_tool_results_are_cut_for_the_summariser():

@@ -9,12 +9,10 @@ from histories import ROOM, ids, shown
 from ctxkit import presets
 from ctxkit.errors import BadArguments
 from ctxkit.policies import SummariserInput
-from ctxkit.presets.systems.tyrum import (
+from ctxkit.presets.systems.tyrum import TyrumSummary, find_last_units_start, make_pruning
+from ctxkit.presets.systems.tyrum_checkpoint import (
     CheckpointSummariser,
-    TyrumSummary,
-    find_last_units_start,
     make_checkpoint_without_model,
-    make_pruning,
     render_checkpoint,
 )
 from ctxkit.session import Message, SizeOnly, Text, is_overflow

@@ -11,7 +11,7 @@ from policy_contract import history_of, holds, kinds, made_of, messages, paired
 
 from ctxkit import presets
 from ctxkit.engine import run_replay
-from ctxkit.errors import BadArguments, UnknownPreset
+from ctxkit.errors import BadArguments, UnknownName
 from ctxkit.policies import BasePolicy, Rules
 from ctxkit.presets import preset, preset_differences
 from ctxkit.tokens import ContextBudget
@@ -274,9 +274,9 @@ def unanswered(messages):
 def test_presets_by_name():
     assert isinstance(preset("pulse-coder"), Rules)
     assert presets.preset is preset
-    with pytest.raises(UnknownPreset, match="'fased'"):
+    with pytest.raises(UnknownName, match="'fased'"):
         preset("fasd")
-    with pytest.raises(UnknownPreset, match="'reserve_tokens'"):
+    with pytest.raises(UnknownName, match="'reserve_tokens'"):
         preset("pi", reserve_token=3)
     with pytest.raises(AttributeError):
         presets.nothing  # noqa: B018

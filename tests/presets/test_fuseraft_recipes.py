@@ -8,7 +8,7 @@ from histories import CHARS, ROOM, shown, texts
 from tool_loop_agents import TURNS, lived
 
 import ctxkit as ck
-from ctxkit.engine import Run, advance_run
+from ctxkit.engine import RulesRun, advance_run
 from ctxkit.errors import BadArguments
 from ctxkit.policies import MessageLog, Rules, apply_policy
 from ctxkit.presets import fuseraft
@@ -41,7 +41,7 @@ def loaded(tmp_path, name):
 
 def ran(rules, messages):
     log = MessageLog.of(messages, CHARS, estimator=rules.estimator)
-    return advance_run(Run(log, rules), rules, log.calls)
+    return advance_run(RulesRun(log, rules), rules, log.calls)
 
 
 @pytest.mark.parametrize("name", RECIPES)
@@ -103,7 +103,7 @@ def test_pairs_are_counted_before_characters():
     """F96: With both, what the pairs leave is what the budget measures."""
     both = fuseraft(max_in_turn_tool_pairs=2, max_in_turn_context_tokens=500)
     assert [type(p).__name__ for p in both.pruning.parts][-3:-1] == [
-        "KeepToolPairs",
+        "KeepNewestToolPairs",
         "CharacterBudget",
     ]
     h = shown(rows(10))

@@ -25,7 +25,7 @@ from ctxkit.presets.inert_settings import (
     has_effect,
     have_same_effect,
 )
-from ctxkit.presets.systems.tyrum import make_checkpoint_without_model, parse_checkpoint
+from ctxkit.presets.systems.tyrum_checkpoint import make_checkpoint_without_model, parse_checkpoint
 from ctxkit.session import Usage
 
 CLAUSES = [("messages", 6), ("tokens", 5_000), ("fraction", 0.2)]

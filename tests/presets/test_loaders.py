@@ -7,7 +7,7 @@ import pytest
 from presets.fuseraft_snippets import SNIPPETS
 
 import ctxkit as ck
-from ctxkit.errors import BadArguments, ReadError, UnknownFormat, UnknownPreset
+from ctxkit.errors import BadArguments, ReadError, UnknownFormat, UnknownName
 
 SAMPLES = Path(__file__).parent / "configs"
 FUSERAFT = {
@@ -367,9 +367,7 @@ def test_a_system_can_be_named_and_misnamed(config):
 def test_a_system_without_a_preset_is_said_so(config, monkeypatch):
 
     monkeypatch.setattr("ctxkit.presets.registry_and_setting_checks.PRESETS", ("pi", "none"))
-    with pytest.raises(
-        UnknownPreset, match="config file of codex, for which the kit has no preset"
-    ):
+    with pytest.raises(UnknownName, match="config file of codex, for which the kit has no preset"):
         ck.load_rules(SAMPLES / "codex-config.toml")
 
 

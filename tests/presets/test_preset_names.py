@@ -4,7 +4,7 @@ import pytest
 from builders import assistant, session, step, user
 
 import ctxkit as ck
-from ctxkit.errors import UnknownPreset
+from ctxkit.errors import UnknownName
 from ctxkit.presets import names, resolve_rules
 
 
@@ -40,7 +40,7 @@ def test_settings_of_presets_are_written_as_those_of_policies():
 @pytest.mark.parametrize("word", ["fuserat", "cler:keep_last=3", "fuserat | clear"])
 def test_the_nearest_name_is_suggested(word):
     right = "clear" if word.startswith("cler") else "fuseraft"
-    with pytest.raises(UnknownPreset, match=f"Did you mean '?{right}"):
+    with pytest.raises(UnknownName, match=f"Did you mean '?{right}"):
         resolve_rules(word)
 
 
@@ -51,5 +51,5 @@ def test_replays_and_fits_take_names():
     assert ck.replay(talk, "pi").details["replay"]["rules"] == "pi"
     messages = [{"role": "user", "content": "hello"}, {"role": "assistant", "content": "hi"}]
     assert ck.fit(messages, "pi") == messages
-    with pytest.raises(UnknownPreset, match="fuseraft"):
+    with pytest.raises(UnknownName, match="fuseraft"):
         ck.compare(talk, "fuserat")

@@ -11,7 +11,7 @@ from teams.small_teams import made, shown
 from yaml import safe_load
 
 import ctxkit as ck
-from ctxkit.teams.turn_prompts_and_team_status import MAX_ITEMS
+from ctxkit.teams.turn_prompts_and_team_state import MAX_ITEMS
 
 
 def went(team):

@@ -7,8 +7,8 @@ from teams.small_teams import clock, config, made, shown
 
 import ctxkit as ck
 from ctxkit.agent import ContextStore, MemoryStore, import_files
-from ctxkit.agent.memory.entry_store import get_user_memory_folders
-from ctxkit.policies.memory_entries_and_digests import make_entry
+from ctxkit.agent.memory.entry_store import get_ctxkit_and_fuseraft_memory_folders
+from ctxkit.policies.memory_entries import make_entry
 from ctxkit.teams import make_scripted_agent
 
 FILES = """
@@ -93,7 +93,11 @@ def test_an_agent_remembers_what_its_own_folder_holds(tmp_path):
     shown.
     """
     for name, words in (("Red Fox", "Use pytest -q."), ("Owl", "The owl knows.")):
-        folder = get_user_memory_folders()[0].parent / "agents" / name.lower().replace(" ", "_")
+        folder = (
+            get_ctxkit_and_fuseraft_memory_folders()[0].parent
+            / "agents"
+            / name.lower().replace(" ", "_")
+        )
         MemoryStore([folder], tmp_path).add(make_entry("tests", words, "feedback"))
     plan = config([{"Name": "Red Fox", "EnableMemory": True, "Instructions": "You run."}, "Owl"],
                   Termination={"MaxIterations": 2})  # fmt: skip
@@ -117,7 +121,7 @@ def test_an_agent_remembers_what_its_own_folder_holds(tmp_path):
 
 def test_a_folder_that_bears_the_agents_name_letter_by_letter_is_read(tmp_path):
     """F16: fuseraft's document writes `agents/Developer/`, its program `agents/developer/`."""
-    agents = get_user_memory_folders()[0].parent / "agents"
+    agents = get_ctxkit_and_fuseraft_memory_folders()[0].parent / "agents"
     for folder, words in (
         ("Red Fox", "Use pytest -q."),
         ("red_fox", "Use ruff."),
@@ -138,13 +142,13 @@ def test_a_folder_that_bears_the_agents_name_letter_by_letter_is_read(tmp_path):
 
 def kept_entries():
     """Each file of memory of this user: which folder it is in, and its text."""
-    found = get_user_memory_folders()[0].parent.rglob("memory_*.md")
+    found = get_ctxkit_and_fuseraft_memory_folders()[0].parent.rglob("memory_*.md")
     return [(path.parent.name, path.read_text()) for path in found]
 
 
 def test_a_team_remembers_in_a_folder_of_its_own(tmp_path):
     """F13: Without a word of the user's, no agent reads or writes what its namesakes keep."""
-    mine = get_user_memory_folders()[0].parent / "agents/writer"
+    mine = get_ctxkit_and_fuseraft_memory_folders()[0].parent / "agents/writer"
     MemoryStore([mine], tmp_path).add(
         make_entry("mine", "Nobody's business of a team.", "feedback")
     )

@@ -17,7 +17,7 @@ from ctxkit.tokens.live_prompt_sizes import (
     get_current_size,
     list_counted_and_billed_prompts,
 )
-from ctxkit.tokens.message_sizes import TOOLS_DIGEST_KEY
+from ctxkit.tokens.message_sizes_from_recorded_prompts import TOOLS_DIGEST_KEY
 
 COUNTS = st.integers(1, 200_000)
 KNOWN = st.lists(st.builds(CountedAndBilledTokens, COUNTS, COUNTS), max_size=6)

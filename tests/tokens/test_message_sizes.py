@@ -12,7 +12,11 @@ from hypothesis import strategies as st
 from ctxkit import tokens
 from ctxkit.session import Edit, SizeOnly, Usage
 from ctxkit.tokens import measure_sizes
-from ctxkit.tokens.message_sizes import CountedMessages, iter_usage_anchors, split_by_weight
+from ctxkit.tokens.message_sizes_from_recorded_prompts import (
+    CountedMessages,
+    iter_usage_anchors,
+    split_by_weight,
+)
 
 CHARS = tokens.estimated_counter(1)
 """Counts characters, so that sums are easy to see."""

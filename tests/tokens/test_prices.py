@@ -189,7 +189,7 @@ def test_the_table_says_of_when_it_is(cache) -> None:
 
 
 def test_the_table_that_is_carried_is_litellms(cache) -> None:
-    made = json.loads(updates.read_litellm_prices("2026-01-01"))
+    made = json.loads(updates.read_installed_litellm_prices("2026-01-01"))
     if made["source"] != json.loads((DATA_DIR / "prices.json").read_text())["source"]:
         pytest.skip("another LiteLLM is installed than the carried table is of")
     assert made["rows"] == TABLE
@@ -211,7 +211,9 @@ def test_an_update_is_taken_at_once_and_kept(cache, monkeypatch: pytest.MonkeyPa
     rows = {**TABLE, "new-model": {"input_cost_per_token": 1e-6, "output_cost_per_token": 2e-6},
             "gpt-4o": {**TABLE["gpt-4o"], "input_cost_per_token": 9e-6}}  # fmt: skip
     table = {"source": "litellm 9.9.9", "date": "2999-01-01", "rows": rows}
-    monkeypatch.setattr(prices, "read_litellm_prices", lambda date: json.dumps(table).encode())
+    monkeypatch.setattr(
+        prices, "read_installed_litellm_prices", lambda date: json.dumps(table).encode()
+    )
     assert (
         prices.update()
         == f"Prices of litellm 9.9.9 of 2999-01-01: {len(rows):,} models, 1 new, 1 changed."

@@ -21,7 +21,7 @@ from ctxkit.tokens.provider_rules import (
     DEFAULT_CACHE_LIFE,
     Fact,
     compare_tokenizers,
-    describe_rules,
+    describe_cache_rules,
     find_rule,
     get_comparison_models,
     get_provider,
@@ -131,8 +131,8 @@ def test_models_of_today_are_compared_and_have_prices():
 
 
 def test_an_unknown_model_has_no_rule_and_says_so():
-    assert "No provider's rule is known for model 'llama-4'" in describe_rules("llama-4")
-    assert "without a name" in describe_rules(None)
+    assert "No provider's rule is known for model 'llama-4'" in describe_cache_rules("llama-4")
+    assert "without a name" in describe_cache_rules(None)
     assert all(find_rule(f, "llama-4") is None for f in get_args(Fact))
     assert find_rule("cache_life", "x" * 10_000) is None
     assert find_rule("cache_life", "claude-sonnet-4:free") is None

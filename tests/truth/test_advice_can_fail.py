@@ -16,8 +16,8 @@ from ctxkit.metrics import when_to_compact
 from ctxkit.metrics.context_growth_and_floor import MAX_TURN_TOKENS, estimate_floor
 from ctxkit.metrics.item_index_and_rule_matching import ItemIndex
 from ctxkit.metrics.losable_items import MessageItemCache
-from ctxkit.metrics.optimal_trigger import EXTRA_LOSS, NEAR_OPTIMAL
-from ctxkit.metrics.threshold_replays import LossBoundByThreshold
+from ctxkit.metrics.optimal_trigger_floor_and_wait import EXTRA_LOSS
+from ctxkit.metrics.threshold_replays import NEAR_OPTIMAL, LossBoundByThreshold
 from ctxkit.tokens import measure_sizes
 
 MODEL = "claude-sonnet-4-5"

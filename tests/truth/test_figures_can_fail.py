@@ -25,7 +25,7 @@ from ctxkit.engine.cache_model.training_counts import (
     load_training_counts,
 )
 from ctxkit.experiments import studies
-from ctxkit.metrics import run_elongation
+from ctxkit.metrics import run_elongation_from_studies
 
 LONG = 16
 """Calls of a session whose halves are judged."""
@@ -152,11 +152,11 @@ def test_the_interval_grows_with_what_other_sessions_missed(real):
 
 
 def test_intervals_of_turns_hold_models_left_out_and_not_those_of_other_policies():
-    left = studies.policy_turn_and_cost_ratios.cross_validate_elongation()
+    left = studies.policy_ratios_and_noise_floors.cross_validate_elongation()
     assert left["held"].mean() >= 0.7
     wrong = left["measured"] * 3
     assert ((left["low"] <= wrong) & (wrong <= left["high"])).mean() <= 0.3
-    assert run_elongation.estimate_elongation("mask", "raw", "other").high < 3
+    assert run_elongation_from_studies.estimate_elongation("mask", "raw", "other").high < 3
 
 
 def test_the_growth_model_is_told_the_runs_it_speaks_of():
@@ -165,13 +165,13 @@ def test_the_growth_model_is_told_the_runs_it_speaks_of():
 
     raw = pd.DataFrame({"turns": [40, 60], "tokens": [400_000, 900_000], "output": [150, 150]})
     first = 3_000.0
-    real = ck.studies.policy_turn_and_cost_ratios.predict_total_prompt_tokens(
+    real = ck.studies.policy_ratios_and_noise_floors.predict_total_prompt_tokens(
         raw, "mask", "M=10", first
     ).sum()
     for setting in ("M=2", "M=50"):
         assert (
             abs(
-                ck.studies.policy_turn_and_cost_ratios.predict_total_prompt_tokens(
+                ck.studies.policy_ratios_and_noise_floors.predict_total_prompt_tokens(
                     raw, "mask", setting, first
                 ).sum()
                 / real
@@ -181,7 +181,7 @@ def test_the_growth_model_is_told_the_runs_it_speaks_of():
         )
     grown = raw.assign(tokens=raw["tokens"] * 10)
     assert (
-        ck.studies.policy_turn_and_cost_ratios.predict_total_prompt_tokens(
+        ck.studies.policy_ratios_and_noise_floors.predict_total_prompt_tokens(
             grown, "mask", "M=10", first
         ).sum()
         > 3 * real

@@ -9,7 +9,7 @@ from builders import assistant, session, summarised, usage, user
 import ctxkit as ck
 from ctxkit.errors import BadArguments
 from ctxkit.metrics import audits, drift, loss_tables, losses, meaning, thrash, when_to_compact
-from ctxkit.metrics.user_rule_loss_and_breaches import tabulate_user_rules_after_compaction
+from ctxkit.metrics.user_rule_loss_and_breaches import tabulate_compaction_consequences
 from ctxkit.session import Message
 
 SONNET = "claude-sonnet-4-5"
@@ -70,7 +70,7 @@ def test_every_figure_is_asked_without_a_crash(name):
         audits,
         drift,
         meaning,
-        tabulate_user_rules_after_compaction,
+        tabulate_compaction_consequences,
     ):
         assert isinstance(frame(s), pd.DataFrame)
     thrash(s)

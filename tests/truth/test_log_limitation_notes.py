@@ -38,7 +38,7 @@ def test_reports_and_frames_show_it(session, tmp_path):
     ck.export(session, tmp_path / "s.html")
     assert ABOUT in (tmp_path / "s.html").read_text()
     assert (
-        ABOUT in repr(ck.metrics.optimal_trigger.when_to_compact(session))
+        ABOUT in repr(ck.metrics.optimal_trigger_floor_and_wait.when_to_compact(session))
         if hasattr(ck.metrics, "when")
         else True
     )

@@ -12,7 +12,7 @@ import pytest
 from truth.published_exam import predicted, trials
 
 import ctxkit as ck
-from ctxkit.metrics import planted_facts_and_audits
+from ctxkit.metrics import planted_facts_and_compaction_audits
 
 
 @pytest.fixture(scope="module")
@@ -52,8 +52,11 @@ def test_a_value_that_stands_in_the_view_is_answered_and_one_that_does_not_is_no
     pairs = []
     for trial, replay in zip(exam, replays, strict=True):
         before = ck.replay(trial.session, "none").view(len(replay.calls) - 1)  # the exam itself
-        facts = {v: planted_facts_and_audits.PlantedFact("reference", v, v) for v, _ in trial.asked}
-        shown = planted_facts_and_audits.check_facts_in_prompt(
+        facts = {
+            v: planted_facts_and_compaction_audits.PlantedFact("reference", v, v)
+            for v, _ in trial.asked
+        }
+        shown = planted_facts_and_compaction_audits.check_facts_in_prompt(
             replay, facts.values(), call=len(replay.calls) - 1
         )
         pairs += [(shown[facts[v]], right) for v, right in trial.asked]

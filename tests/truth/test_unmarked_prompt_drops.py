@@ -7,7 +7,7 @@ from builders import assistant, result, session, summarised, tool_call, usage, u
 
 import ctxkit as ck
 from ctxkit.tokens import measure_sizes
-from ctxkit.tokens.message_sizes import find_prompt_drops
+from ctxkit.tokens.message_sizes_from_recorded_prompts import find_prompt_drops
 
 
 def made(*prompts: int, models: tuple[str, ...] = ()):

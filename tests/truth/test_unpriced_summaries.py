@@ -75,7 +75,7 @@ def test_what_stands_beside_a_summary_is_no_output(name):
     from ctxkit.engine import run_replay
     from ctxkit.metrics.compaction_savings_and_payback import (
         get_replay_compactions,
-        get_run_compactions,
+        get_rules_run_compactions,
     )
 
     rules = (
@@ -86,7 +86,7 @@ def test_what_stands_beside_a_summary_is_no_output(name):
     session = ck.read(ck.samples.path())
     again, done = ck.replay(session, rules), run_replay(session, rules)
     cuts = get_replay_compactions(again)
-    assert cuts == get_run_compactions(done)
+    assert cuts == get_rules_run_compactions(done)
     edits = [e for e in again.edits if e.kind == "summarised"]
     count, p = done.log.counter, ck.prices.price(session.model)
     for cut, edit in zip(cuts, edits, strict=True):

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 import ctxkit as ck
 from ctxkit._internal.formatting_and_sanitizing import format_usd
 from ctxkit.errors import BadArguments
-from ctxkit.widgets.break_even_widget import _HEAD as HEAD
+from ctxkit.widgets.result_removal_break_even_widget import _HEAD as HEAD
 
 BILLING = ck.read(ck.samples.path())
 

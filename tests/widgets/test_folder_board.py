@@ -10,7 +10,7 @@ import pytest
 from widgets.reports.hostile_logs import EVIL, intruders
 
 import ctxkit as ck
-from ctxkit._internal.file_cache import FileCache
+from ctxkit._internal.disk_cache_by_file import FileCache
 from ctxkit.widgets.folder_board import FileBoardRows
 from ctxkit.widgets.folder_board_rows import GROUPINGS, make_board_row
 
@@ -126,7 +126,7 @@ def test_a_name_that_is_no_text_is_no_hindrance(folder, cache):
 
 
 def test_what_was_read_last_is_kept_longest(tmp_path, monkeypatch):
-    monkeypatch.setattr("ctxkit._internal.file_cache._MAX_ENTRIES", 2)
+    monkeypatch.setattr("ctxkit._internal.disk_cache_by_file._MAX_ENTRIES", 2)
     kept = FileCache(tmp_path / "x.jsonl", FileBoardRows, 1, "0")
     for name in ("a", "b", "c", "a"):
         kept.put(FileBoardRows(path=name, modified=0.0, size=0, rows=()))

@@ -12,7 +12,7 @@ import pytest
 import ctxkit as ck
 from ctxkit._internal.chart_style import read_plotly_javascript
 from ctxkit._internal.formatting_and_sanitizing import NO_MATHJAX
-from ctxkit.widgets import live_chart
+from ctxkit.widgets import interactive_view_of_still_chart
 from ctxkit.widgets.base_widget import (
     STATIC_PICTURE_NOTE,
     ChartWidget,
@@ -109,9 +109,9 @@ PLOTLY_MIME = "application/vnd.plotly.v1+json"
 def kernel(monkeypatch):
     shell = SimpleNamespace(kernel=object(), user_ns={})
     monkeypatch.setattr("IPython.get_ipython", lambda: shell)
-    monkeypatch.setattr(live_chart, "_live_charts", deque())
+    monkeypatch.setattr(interactive_view_of_still_chart, "_live_charts", deque())
     yield
-    for chart in live_chart._live_charts:
+    for chart in interactive_view_of_still_chart._live_charts:
         chart.close()
 
 
@@ -119,7 +119,7 @@ def test_a_chart_of_a_kernel_stores_sentence_picture_and_table_but_no_figure(ker
     bundle = CHART._repr_mimebundle_()
     assert set(bundle) == {"text/plain", "text/html"}
     html = bundle["text/html"]
-    live = live_chart._live_charts[-1]
+    live = interactive_view_of_still_chart._live_charts[-1]
     assert f'class="ctxkit-slot ctxkit-model-{live.model_id}"' in html
     assert live.figure["data"]
     assert "title" not in live.figure["layout"]  # it stands above the picture
@@ -143,19 +143,22 @@ def test_without_a_kernel_a_chart_has_the_figure_beside_the_picture():
 
 
 def test_the_oldest_charts_of_a_kernel_give_their_place_back_to_the_picture(kernel, monkeypatch):
-    monkeypatch.setattr(live_chart, "MAX_LIVE_CHARTS", 2)
+    monkeypatch.setattr(interactive_view_of_still_chart, "MAX_LIVE_CHARTS", 2)
     CHART._repr_mimebundle_()
-    oldest = live_chart._live_charts[0]
+    oldest = interactive_view_of_still_chart._live_charts[0]
     CHART._repr_mimebundle_()
     assert oldest.comm is not None
     CHART._repr_mimebundle_()
     assert oldest.comm is None
-    assert [chart.comm is not None for chart in live_chart._live_charts] == [True, True]
+    assert [chart.comm is not None for chart in interactive_view_of_still_chart._live_charts] == [
+        True,
+        True,
+    ]
 
 
 def test_a_chart_answers_the_question_for_plotly_alone(kernel, monkeypatch):
     CHART._repr_mimebundle_()
-    live = live_chart._live_charts[-1]
+    live = interactive_view_of_still_chart._live_charts[-1]
     sent = []
     monkeypatch.setattr(live, "send", lambda content, buffers: sent.append((content, buffers)))
     live._handle_custom_msg({"kind": "other"}, [])

@@ -10,7 +10,7 @@ from builders import assistant, session, step, usage, user
 from widgets.reports.hostile_logs import hostile, intruders
 
 import ctxkit as ck
-from ctxkit.errors import BadArguments, UnknownPreset
+from ctxkit.errors import BadArguments, UnknownName
 from ctxkit.policies import Above, AntiThrash, Rules, Summary
 from ctxkit.presets import resolve_rules
 from ctxkit.widgets import trial_replays_and_tables as trials
@@ -186,7 +186,7 @@ def test_spans_hold_the_value_and_step_in_round_numbers(sample):
     ("what", "ranges", "kind", "said"),
     [
         ("fasd", {}, BadArguments, "fasd"),
-        ("fased", {"reserve": (0, 1)}, UnknownPreset, "Did you mean 'reserve_tokens_floor'"),
+        ("fased", {"reserve": (0, 1)}, UnknownName, "Did you mean 'reserve_tokens_floor'"),
         (rules, {"keep": (5, 5)}, BadArguments, "nothing between"),
         (rules, {"keep": 5}, BadArguments, "two ends"),
         (lambda history, budget: history, {}, BadArguments, "no numeric setting"),

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from ctxkit._internal.lazy_exports_and_hooks import make_dunder_dir
+from ctxkit._internal.lazy_exports_and_late_bound_calls import make_dunder_dir
 from ctxkit.agent.memory.entry_store import MemoryStore
 from ctxkit.agent.memory.providers import WebhookMemoryProvider
-from ctxkit.policies.memory_entries_and_digests import (
-    MEMORY_TYPES,
+from ctxkit.policies.memory_entries import MEMORY_TYPES, MemoryEntry
+from ctxkit.policies.memory_ranking_and_digests import (
     MemoryDigestLimits,
-    MemoryEntry,
     format_digest,
     format_memory_block,
     rank_by_score,

@@ -23,15 +23,17 @@ from ctxkit._internal.safe_files import SafeFolder
 from ctxkit.agent.ctxkit_folder_and_trust import get_user_state_folder
 from ctxkit.agent.tools.confined_root import RootFolder
 from ctxkit.errors import BadArguments, StoreError, did_you_mean
-from ctxkit.policies.memory_entries_and_digests import (
+from ctxkit.policies.memory_entries import (
     MAX_ENTRY_BYTES,
-    MEMORY_KINDS,
-    MemoryDigestLimits,
     MemoryEntry,
     decode_entry,
     encode_entry,
-    get_entry_kind,
     make_entry,
+)
+from ctxkit.policies.memory_ranking_and_digests import (
+    MEMORY_KINDS,
+    MemoryDigestLimits,
+    get_entry_kind,
 )
 
 if TYPE_CHECKING:
@@ -117,7 +119,7 @@ class MemoryStore:
 
     Args:
         folders: folders with entries; new ones go into the first
-            (`agent.memory.entry_store.get_user_memory_folders` returns the user's).
+            (`agent.memory.entry_store.get_ctxkit_and_fuseraft_memory_folders` returns the user's).
         base: the working folder, which limits the entries to its scope; None: the current one.
 
     Example:
@@ -565,7 +567,7 @@ def _read_refs(root: RootFolder, parts: tuple[str, ...]) -> list[str]:
     return [g for g in refs[:MAX_REFS] if isinstance(g, str)] if isinstance(refs, list) else []
 
 
-def get_user_memory_folders() -> tuple[Path, Path]:
+def get_ctxkit_and_fuseraft_memory_folders() -> tuple[Path, Path]:
     """Return the user's memory folders: ctxkit's and fuseraft's.
 
     Returns:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 from ctxkit._internal.formatting_and_sanitizing import sanitize_line, sanitize_text
 from ctxkit._internal.redaction import redact
 from ctxkit.errors import BadArguments, StoreError
-from ctxkit.policies.memory_entries_and_digests import (
+from ctxkit.policies.memory_ranking_and_digests import (
     MAX_BLOCK_CHARS,
     MemoryDigestLimits,
     format_digest,

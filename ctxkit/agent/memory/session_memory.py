@@ -16,7 +16,8 @@ from ctxkit.agent.models.model import Request, ignore_delta
 from ctxkit.agent.tools.tool import tool
 from ctxkit.errors import BadArguments, CtxkitError, ModelError, StoreError
 from ctxkit.policies.lesson_extraction_and_recall import extract_lessons
-from ctxkit.policies.memory_entries_and_digests import MEMORY_TYPES, format_memory_block, make_entry
+from ctxkit.policies.memory_entries import MEMORY_TYPES, make_entry
+from ctxkit.policies.memory_ranking_and_digests import format_memory_block
 from ctxkit.policies.offline_summarisers import ExtractiveSummariser
 from ctxkit.policies.texts.summary_prompts_and_audits import get_text_without_reasoning
 from ctxkit.session.messages import INJECTED_KIND, Message, Text, get_plain_text
@@ -29,7 +30,8 @@ if TYPE_CHECKING:
     from ctxkit.agent.models.model import Model
     from ctxkit.agent.tools.confined_root import RootFolder
     from ctxkit.policies.lesson_extraction_and_recall import MemoryFlushSettings
-    from ctxkit.policies.memory_entries_and_digests import MemoryEntry, RankingOrder
+    from ctxkit.policies.memory_entries import MemoryEntry
+    from ctxkit.policies.memory_ranking_and_digests import RankingOrder
     from ctxkit.session.messages import ToolSchema
     from ctxkit.session.session import Session
 

@@ -23,19 +23,18 @@ from ctxkit._internal.redaction import redact
 from ctxkit.agent.models.model import Delta, Emit, Request
 from ctxkit.agent.models.provider_streams_and_retries import (
     CONTEXT_FULL_REASONS,
-    FailureKind,
+    RetryableFailureKind,
     RetryPolicy,
-    StreamMetadata,
+    StreamFinishAndUsageFlags,
     assemble_tool_calls,
     check_reply_complete,
-    classify_failure,
+    classify_retryable_failure,
     describe_failure,
     has_reported_usage,
     parse_retry_after,
     watch_stream,
 )
 from ctxkit.errors import ModelError
-from ctxkit.formats.chat_api_parsers import encode_tool_schemas
 from ctxkit.formats.chat_completions_conversion import (
     add_cache_marks,
     from_chat_message,
@@ -43,6 +42,7 @@ from ctxkit.formats.chat_completions_conversion import (
     parse_chat_usage,
     to_chat_messages,
 )
+from ctxkit.formats.chat_message_and_usage_parsers import encode_tool_schemas
 from ctxkit.session.messages import Message  # noqa: TC001  a value in a public signature
 from ctxkit.session.overflow_errors import is_overflow, parse_window
 from ctxkit.tokens.prices import price
@@ -246,7 +246,7 @@ class ProviderModel:
                     f"{self.name} said nothing for {self._silence:g} s; it was given up."
                 ) from None
             except Exception as e:  # noqa: BLE001  LiteLLM raises many kinds; all become `ModelError`
-                failure, retry_after = classify_failure(e), parse_retry_after(e)
+                failure, retry_after = classify_retryable_failure(e), parse_retry_after(e)
                 seconds = failure and self._retry_policy.wait(failure, attempt, retry_after)
                 if failure is None or seconds is None or has_output:
                     raise self._to_model_error(
@@ -277,7 +277,7 @@ class ProviderModel:
     def _to_model_error(
         self,
         error: Exception,
-        failure: FailureKind | None,
+        failure: RetryableFailureKind | None,
         retry_after: float | None,
         *,
         again: bool,
@@ -384,7 +384,7 @@ class ProviderModel:
         )
 
     def _parse_reply(
-        self, response: Any, stream: Any, chunks: list[Any], notes: StreamMetadata
+        self, response: Any, stream: Any, chunks: list[Any], notes: StreamFinishAndUsageFlags
     ) -> Message:
         if response is None or not response.choices:
             raise ModelError(f"{self.name} gave an empty reply.", again=True)

@@ -142,7 +142,8 @@ def check_reply_complete(
         stream: LiteLLM's stream.
         data: the assembled response.
         calls: the assembled tool calls.
-        finished: whether the server itself sent a finish reason; None: unknown (`StreamMetadata`).
+        finished: whether the server itself sent a finish reason; None: unknown
+            (`StreamFinishAndUsageFlags`).
         finish_word: the finish reason in the server's own words, if known.
 
     Raises:
@@ -202,7 +203,7 @@ def _safe_word(stop: object) -> str:
 
 
 @dataclass(slots=True)
-class StreamMetadata:
+class StreamFinishAndUsageFlags:
     """Facts about one stream as the server sent it; None where not known."""
 
     finish: bool | None = None
@@ -241,7 +242,7 @@ class StreamMetadata:
 # and an interrupt take effect however fast a server sends.
 
 
-def watch_stream(stream: Any) -> StreamMetadata:
+def watch_stream(stream: Any) -> StreamFinishAndUsageFlags:
     """Hook into a stream of LiteLLM's; return notes that fill as it is read.
 
     Args:
@@ -250,7 +251,7 @@ def watch_stream(stream: Any) -> StreamMetadata:
     Returns:
         Finish reason and usage as the server sent them, complete once the stream was read.
     """
-    notes = StreamMetadata()
+    notes = StreamFinishAndUsageFlags()
     if getattr(stream, "completion_stream", None) is not None:
         stream.completion_stream = _hook_stream(stream.completion_stream, notes)
     make = getattr(stream, "make_call", None)
@@ -286,7 +287,7 @@ class LoopYieldingStream:
         return getattr(self._inner, name)
 
 
-def _hook_stream(inner: Any, notes: StreamMetadata) -> Any:
+def _hook_stream(inner: Any, notes: StreamFinishAndUsageFlags) -> Any:
     """Return a stream that notes its events and yields to the event loop."""
     for owner, name in ((inner, "chunk_parser"), (_responses_reader(inner), "_process_chunk")):
         parse = getattr(owner, name, None)
@@ -300,7 +301,7 @@ def _responses_reader(inner: Any) -> Any:
     return getattr(inner, "streaming_response", None)
 
 
-def _wrap_parser(parse: Any, notes: StreamMetadata) -> Any:
+def _wrap_parser(parse: Any, notes: StreamFinishAndUsageFlags) -> Any:
     def parse_and_note(chunk: Any, *args: Any, **more: Any) -> Any:
         notes.note(_decode_event(chunk))
         return parse(chunk, *args, **more)
@@ -321,7 +322,9 @@ def _decode_event(chunk: Any) -> Any:
         return None
 
 
-FailureKind = Literal["rate limit", "overload", "unreachable", "broken off", "server error"]
+RetryableFailureKind = Literal[
+    "rate limit", "overload", "unreachable", "broken off", "server error"
+]
 """Failures that pass: the first two when the server has capacity, the others within seconds."""
 
 _UNITS = "ms|milliseconds?|h|hours?|m|min|minutes?|s|sec|seconds?"
@@ -348,7 +351,7 @@ _TEMPORARY_STATUSES = (408, 409, 425)
 """Client errors that SDKs retry: a timeout, a conflict, too early."""
 _OLLAMA_RUNNER = re.compile(r"unexpected response from Ollama: \{'error'")
 """LiteLLM's message for an error in the middle of Ollama's stream, such as a dead runner."""
-_FAILURE_TEXTS: dict[FailureKind, str] = {
+_FAILURE_TEXTS: dict[RetryableFailureKind, str] = {
     "rate limit": "is over its rate limit",
     "overload": "is overloaded",
     "unreachable": "cannot be reached",
@@ -386,7 +389,9 @@ class RetryPolicy:
     chance: Callable[[], float] = random.random
     """Returns a random number from 0 to 1, for the jitter."""
 
-    def wait(self, failure: FailureKind, attempt: int, retry_after: float | None) -> float | None:
+    def wait(
+        self, failure: RetryableFailureKind, attempt: int, retry_after: float | None
+    ) -> float | None:
         """Return the seconds to wait after a failed attempt; None: give up.
 
         Args:
@@ -407,7 +412,7 @@ class RetryPolicy:
 # bugs included, so that name alone is no reason to retry. Texts go before the status.
 
 
-def classify_failure(error: BaseException) -> FailureKind | None:
+def classify_retryable_failure(error: BaseException) -> RetryableFailureKind | None:
     """Return the class of a failure that another attempt may cure, or None.
 
     Args:
@@ -417,8 +422,8 @@ def classify_failure(error: BaseException) -> FailureKind | None:
         None for an overflow, a spent quota, a wrong key and any error that would come again.
 
     Example:
-        >>> from ctxkit.agent.models.provider_streams_and_retries import classify_failure
-        >>> classify_failure(RuntimeError("server overloaded"))
+        >>> from ctxkit.agent.models.provider_streams_and_retries import classify_retryable_failure
+        >>> classify_retryable_failure(RuntimeError("server overloaded"))
         'overload'
     """
     text, status = f"{type(error).__name__}: {error}"[:20_000], getattr(error, "status_code", None)
@@ -497,7 +502,7 @@ def _parse_delay(value: str, unit: float, now: Callable[[], float]) -> float | N
     return seconds if seconds >= 0 else None  # a NaN is not
 
 
-def describe_failure(name: str, failure: FailureKind, address: str | None = None) -> str:
+def describe_failure(name: str, failure: RetryableFailureKind, address: str | None = None) -> str:
     """Return a clause on a failure: the model, and what happened.
 
     Args:

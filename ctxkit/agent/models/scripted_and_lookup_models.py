@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from ctxkit._internal.lazy_exports_and_hooks import make_dunder_dir
+from ctxkit._internal.lazy_exports_and_late_bound_calls import make_dunder_dir
 from ctxkit.agent.models.model import Delta, Emit, Request
 from ctxkit.errors import BadArguments, ModelError, did_you_mean
 from ctxkit.session.messages import Message, Part, Text, Thinking, ToolCall, Usage

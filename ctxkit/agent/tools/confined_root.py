@@ -52,7 +52,7 @@ class RootFolder:
     """
 
     def __init__(self, folder: str | Path, allow: Sequence[str] = ()) -> None:
-        self._allowed = check_protected_names(allow)
+        self._allowed = check_allowed_protected_names(allow)
         try:
             self.folder = Path(folder).expanduser().resolve()
             self.folder.mkdir(parents=True, exist_ok=True)
@@ -259,7 +259,7 @@ PROTECTED_NAMES = (
 """Names of files and folders, or ends of paths; `.pth` is any file of that kind."""
 
 
-def check_protected_names(names: Sequence[str]) -> frozenset[str]:
+def check_allowed_protected_names(names: Sequence[str]) -> frozenset[str]:
     """Return protected names that are allowed.
 
     Raises:

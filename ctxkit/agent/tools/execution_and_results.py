@@ -21,16 +21,16 @@ import msgspec
 from ctxkit._internal.formatting_and_sanitizing import sanitize_line
 from ctxkit.agent.tools.tool import convert_arguments
 from ctxkit.errors import BadArguments, CtxkitError, did_you_mean
-from ctxkit.policies.base import ValidatedSettings
 from ctxkit.policies.texts import message_content_and_truncation
+from ctxkit.policies.validated_settings_and_scheduled_prunings import ValidatedSettings
 from ctxkit.session.messages import APPROVAL_DECISIONS, APPROVAL_KEY, Attachment, Message, Text
 
 if TYPE_CHECKING:
     from collections.abc import Container, Mapping, Sequence
 
     from ctxkit.agent.tools.tool import Tool
-    from ctxkit.policies.base import Natural
     from ctxkit.policies.compaction_and_pruning_rules import Rules
+    from ctxkit.policies.validated_settings_and_scheduled_prunings import Natural
     from ctxkit.session.messages import ToolCall
 
 

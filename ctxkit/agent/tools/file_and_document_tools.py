@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, BinaryIO, NamedTuple, Protocol
 import msgspec
 
 from ctxkit._internal.formatting_and_sanitizing import sanitize_line
-from ctxkit._internal.lazy_exports_and_hooks import make_dunder_dir
+from ctxkit._internal.lazy_exports_and_late_bound_calls import make_dunder_dir
 from ctxkit._internal.redaction import REDACTION_MARK
 from ctxkit.agent.tools import document_worker
 from ctxkit.agent.tools import file_search as text_search

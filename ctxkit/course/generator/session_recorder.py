@@ -75,9 +75,9 @@ class SessionRecorder:
         schema_tokens: int,
         start: float,
         profile: ModelProfile = SONNET,
-        names: SampleVariation | None = None,
+        names: SampleNameAndDateReplacer | None = None,
     ) -> None:
-        self.profile, self.names, self.rng = profile, names or SampleVariation(), rng
+        self.profile, self.names, self.rng = profile, names or SampleNameAndDateReplacer(), rng
         self.count_tokens, self.write_summary = count_tokens, write_summary
         self.schema_tokens, self.now = schema_tokens, start
         self.log: list[Message | Edit] = []
@@ -260,7 +260,7 @@ _LONGEST_PAUSE = 5_000.0
 
 
 @dataclass(frozen=True)
-class SampleVariation:
+class SampleNameAndDateReplacer:
     """Replaces the names of the sample; without any it returns each text as it is."""
 
     new_names: dict[str, str] = field(default_factory=dict)
@@ -271,7 +271,7 @@ class SampleVariation:
     """Draws how much longer or shorter each pause is; None: as in the sample."""
 
     @classmethod
-    def draw(cls, seed: int | str) -> SampleVariation:
+    def draw(cls, seed: int | str) -> SampleNameAndDateReplacer:
         """Return names drawn from a seed; the same seed draws the same."""
         rng = Random(f"names {seed}")  # noqa: S311  no secret
         currency, market, country = rng.choice(_CURRENCIES)

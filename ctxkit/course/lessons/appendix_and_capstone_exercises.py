@@ -280,7 +280,7 @@ def _require_sessions(value: Any, key: str) -> list[Session]:
 
 def _measure(sessions: list[Session], rules: Any) -> tuple[float, float, bool]:
     """Return the share of dollars saved, the largest loss, and whether a window is passed."""
-    from ctxkit.experiments.session_comparison_and_verdicts import compare
+    from ctxkit.experiments.rules_comparison_on_one_session import compare
 
     before = after = loss = 0.0
     over = False

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 from ctxkit.course.contests import ContestEntry, judge_rules
 from ctxkit.course.exercises import exercise, guess, mark_choice, mark_number, numbers, score_guess
-from ctxkit.course.generator.billing_sample_session import make_session
+from ctxkit.course.generator.billing_service_coding_session import make_session
 from ctxkit.course.sample_replays_and_scores import measure_loss_with_trigger
-from ctxkit.course.students import current_student
+from ctxkit.course.students import get_student_and_ambiguity_note
 from ctxkit.policies import triggers
 from ctxkit.policies.compaction_and_pruning_rules import Rules
 
@@ -83,7 +83,7 @@ def _judge_contest_rules(answer: Any) -> str:
     entries = [judge_rules("yours", answer)]
     if entries[0].why:
         return f"On `billing` it does not count: {entries[0].why}."
-    seed = current_student()[0].seed
+    seed = get_student_and_ambiguity_note()[0].seed
     entries += [judge_rules("yours", answer, session) for session in _make_hidden(seed)]
     if why := next((each.why for each in entries[1:] if each.why), ""):
         return f"On `billing` it counts; on a session that you have not seen it {why}."

@@ -138,7 +138,7 @@ def _judge_verdict(answer: Any) -> str:
 
 @cache
 def _compare_gemini() -> str:
-    from ctxkit.experiments.session_comparison_and_verdicts import compare
+    from ctxkit.experiments.rules_comparison_on_one_session import compare
 
     table = compare(load_sample(), ["gemini"], loss=False, progress=False)
     return str(table.loc["gemini", "vs_recorded"])

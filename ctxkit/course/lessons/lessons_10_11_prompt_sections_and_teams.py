@@ -7,7 +7,7 @@ from typing import Any
 from ctxkit._internal.formatting_and_sanitizing import format_percent
 from ctxkit.course.exercises import as_float, exercise, guess, numbers, score_guess
 from ctxkit.errors import BadArguments
-from ctxkit.experiments.session_comparison_and_verdicts import compare
+from ctxkit.experiments.rules_comparison_on_one_session import compare
 
 _LEAST = 0.01
 _MARGINS = [{"percent": n} for n in (10, 5, 15, 20, 25)]

@@ -251,7 +251,7 @@ def get_call_start_time(session: Session, call: ModelCall, first: int = 0) -> fl
     return estimate_call_start(call.message, input_time)
 
 
-def select_billed_calls(session: Session) -> list[ModelCall]:
+def select_calls_with_recorded_reads(session: Session) -> list[ModelCall]:
     """Return the calls with recorded prompt tokens and cache reads."""
     usages = ((c, c.message.usage) for c in session.calls)
     return [c for c, u in usages if u and u.prompt_tokens and u.cache_read_tokens is not None]
@@ -270,7 +270,7 @@ def get_call_features(session: Session) -> tuple[CallFeatures, ...]:
     """
     features: tuple[CallFeatures, ...] | None = session.__dict__.get("call_features")
     if features is None:
-        features = tuple(_iter_features(session, select_billed_calls(session)))
+        features = tuple(_iter_features(session, select_calls_with_recorded_reads(session)))
         session.__dict__["call_features"] = features
     return features
 

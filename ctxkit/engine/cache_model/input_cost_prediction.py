@@ -22,7 +22,7 @@ from ctxkit.engine.cache_model.call_features import (
     get_cache_lifetime,
     get_call_features,
     get_written_cache_lifetime,
-    select_billed_calls,
+    select_calls_with_recorded_reads,
 )
 from ctxkit.engine.cache_model.interval_calibration import MIN_DEVELOPERS, compute_interval_stretch
 from ctxkit.engine.cache_model.miss_rate_estimator import (
@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from ctxkit.engine.cache_model.call_features import CallFeatures
     from ctxkit.engine.cache_model.training_counts import (
         Evidence,
-        OneDeveloperSessions,
+        SameDeveloperSessions,
         SessionMissCounts,
     )
     from ctxkit.session.session import Session
@@ -91,7 +91,7 @@ _MIN_RECORDS = 10
 """Past errors of which a range is given."""
 
 
-class InputCostPredictionErrors(msgspec.Struct, frozen=True):
+class SessionInputCostPredictionErrors(msgspec.Struct, frozen=True):
     """The predicted input cost of a session and its errors.
 
     Errors are shares of the recorded dollars: predicted / recorded - 1. Where they are None, `why`
@@ -128,8 +128,8 @@ class InputCostPredictionErrors(msgspec.Struct, frozen=True):
 def predict_input_cost(
     session: Session,
     training: Iterable[SessionMissCounts] | None = None,
-    logs: OneDeveloperSessions | None = None,
-) -> InputCostPredictionErrors:
+    logs: SameDeveloperSessions | None = None,
+) -> SessionInputCostPredictionErrors:
     """Predict a session's input cost from the cache behaviour of other sessions.
 
     Args:
@@ -146,13 +146,13 @@ def predict_input_cost(
         BadArguments: it is no session.
     """
     if not session.has_usage:
-        return InputCostPredictionErrors(
+        return SessionInputCostPredictionErrors(
             why="The log has no usage, so nothing can be predicted or checked."
         )
     recorded = get_call_features(session)
     if len(recorded) < 2:
         missing = "no cache split" if not recorded else "one call with a cache split"
-        return InputCostPredictionErrors(
+        return SessionInputCostPredictionErrors(
             why=f"The log has {missing}, so no prediction can be checked."
         )
     case = prepare_prediction(
@@ -170,7 +170,7 @@ def predict_input_cost(
 def prepare_prediction(
     session: Session,
     training: Iterable[SessionMissCounts],
-    logs: OneDeveloperSessions | None = None,
+    logs: SameDeveloperSessions | None = None,
     *,
     uses_own_logs: bool = True,
 ) -> SessionInputCostPredictor:
@@ -225,8 +225,8 @@ def _untaught_note(training: Sequence[SessionMissCounts]) -> str:
 
 
 def _predict_by_lifetime(
-    prediction: InputCostPredictionErrors, rates: MissRateEstimator
-) -> InputCostPredictionErrors:
+    prediction: SessionInputCostPredictionErrors, rates: MissRateEstimator
+) -> SessionInputCostPredictionErrors:
     """Return the prediction of an untaught kind: that of the lifetime.
 
     A model of which no log has read a token may have no cache: then it says what that costs.
@@ -263,13 +263,13 @@ class SessionInputCostPredictor(NamedTuple):
         half = len(self.calls) // 2
         return half if half >= 2 else 0
 
-    def predict(self) -> InputCostPredictionErrors:
+    def predict(self) -> SessionInputCostPredictionErrors:
         """Return the prediction without the second half's error."""
         reads = simulate_reads(self.calls, self.rates)
         naive = compute_naive_reads(self.calls)
         is_taught = bool(self.rates.teachers)
         by_call = reads.rules_only if is_taught else naive["lifetime"]
-        prediction = InputCostPredictionErrors(
+        prediction = SessionInputCostPredictionErrors(
             reads=tuple(by_call.astype(int).tolist()),
             read_split_error=compute_read_error(self.calls, self.recorded, by_call),
             teachers=self.rates.teachers,
@@ -344,11 +344,11 @@ class PredictedDollars(NamedTuple):
 
 
 def _with_interval(
-    prediction: InputCostPredictionErrors,
+    prediction: SessionInputCostPredictionErrors,
     bill: PredictedDollars,
     stretch: tuple[float, float] | None,
     recorded: float,
-) -> InputCostPredictionErrors:
+) -> SessionInputCostPredictionErrors:
     """Return a prediction with its error and, where past errors calibrate it, its interval."""
     ratio = bill.point / recorded
     if not bill.point or stretch is None:
@@ -538,7 +538,9 @@ def describe_prediction(
 
 def replace_reads(session: Session, reads: Sequence[int]) -> Session:
     """Return a session whose billed calls have other cache reads; its prompts stay the same."""
-    calls = zip(select_billed_calls(session), get_call_features(session), reads, strict=True)
+    calls = zip(
+        select_calls_with_recorded_reads(session), get_call_features(session), reads, strict=True
+    )
     places = {
         session.indices[c.position]: _reply(
             c.message, n, hour=(get_written_cache_lifetime(c) or a.life) == HOUR

@@ -19,7 +19,7 @@ from ctxkit.engine.cache_model.training_counts import (
     COLD_SUBAGENT,
     classify_call,
     get_class_base,
-    get_model_family,
+    get_model_tier_or_version,
     has_miss_cause,
 )
 
@@ -159,7 +159,7 @@ class MissRateEstimator:
         """Return the groups of training sessions from wide to narrow."""
         tool, family, _ = self.target.kind
         same_tool = [row for row in self.training if row.tool == tool]
-        same_family = [row for row in same_tool if get_model_family(row.model) == family]
+        same_family = [row for row in same_tool if get_model_tier_or_version(row.model) == family]
         own = [row for row in self.own if row.kind[:2] == (tool, family)]
         return [
             _Group(self.training, by_base=True),
@@ -200,7 +200,10 @@ class MissRateEstimator:
         family = self.target.kind[1]
         rows = (*self.training, *self.own)
         same_model = [row for row in rows if row.model == self.target.model]
-        for group in (same_model, [r for r in rows if get_model_family(r.model) == family]):
+        for group in (
+            same_model,
+            [r for r in rows if get_model_tier_or_version(r.model) == family],
+        ):
             values = defaultdict[str, list[Any]](list)
             for row in group:
                 if row.shortfall is not None:

@@ -29,7 +29,7 @@ from ctxkit.engine.cache_model.call_features import (
     get_call_features,
     get_call_start_time,
     is_miss,
-    select_billed_calls,
+    select_calls_with_recorded_reads,
 )
 from ctxkit.tokens.provider_rules import DEFAULT_CACHE_LIFE
 
@@ -104,7 +104,7 @@ class PastPredictionError(msgspec.Struct, frozen=True, gc=False, array_like=True
         return -self.error / (self.above if self.error < 0 else self.below)
 
 
-class PastErrorsByEvidence(msgspec.Struct, frozen=True, gc=False, array_like=True):
+class PastErrorsByKnownLogs(msgspec.Struct, frozen=True, gc=False, array_like=True):
     """Predictions of a training session, the logs of its developer being left out."""
 
     teachers: int
@@ -145,13 +145,13 @@ class SessionMissCounts(msgspec.Struct, frozen=True, omit_defaults=True):
     era: str = ""
     """As `find_program_era` returns it."""
     shortfall: ReadShortfall | None = None
-    past: PastErrorsByEvidence | None = None
+    past: PastErrorsByKnownLogs | None = None
     """How its own predictions were off; None where it is too short or has no price."""
 
     @property
     def kind(self) -> tuple[str, str, bool]:
         """Tool, model family and kind of agent."""
-        return self.tool, get_model_family(self.model), self.subagent
+        return self.tool, get_model_tier_or_version(self.model), self.subagent
 
     @property
     def owner(self) -> str:
@@ -174,8 +174,8 @@ def count_session(
     Args:
         session: a recorded session.
         stop: number of billed calls that are counted; None: all.
-        idle: seconds since the developer's last log, as `OneDeveloperSessions.measure_idle` returns
-            them.
+        idle: seconds since the developer's last log, as
+            `SameDeveloperSessions.measure_idle` returns them.
     """
     calls, reads = with_initial_idle(get_call_features(session), idle), get_recorded_reads(session)
     return SessionMissCounts(
@@ -251,7 +251,7 @@ def get_first_prompt_sizes(calls: Sequence[CallFeatures]) -> tuple[int, ...]:
 
 def get_recorded_reads(session: Session) -> list[int]:
     """Return what each billed call read, in tokens, as the log says."""
-    usages = (c.message.usage for c in select_billed_calls(session))
+    usages = (c.message.usage for c in select_calls_with_recorded_reads(session))
     return [(u.cache_read_tokens or 0) if u else 0 for u in usages]
 
 
@@ -305,7 +305,7 @@ _GPT = re.compile(r"gpt-(\d+(?:\.\d+)?)")
 
 
 @lru_cache(maxsize=1024)
-def get_model_family(model: str | None) -> str:
+def get_model_tier_or_version(model: str | None) -> str:
     """Return the models that cache alike: a tier of Claude, a version of GPT, else the first word.
 
     A model behind a router without a price (`...-free`) is of a family of its own.
@@ -371,7 +371,7 @@ OWN_DEVELOPER = "own"
 """Owner of the counts of a developer's own logs."""
 
 
-class OneDeveloperSessions:
+class SameDeveloperSessions:
     """Sessions of one developer, such as those of a folder of logs.
 
     Cost: O(calls) once; a lookup is O(log calls).
@@ -400,7 +400,7 @@ class OneDeveloperSessions:
         Returns:
             Infinite where no such call is before; None without other logs, or without times.
         """
-        billed = select_billed_calls(session)
+        billed = select_calls_with_recorded_reads(session)
         start = get_call_start_time(session, billed[0]) if billed else None
         if start is None or all(log.id == session.id for log in self.sessions):
             return None

@@ -27,7 +27,7 @@ from ctxkit.experiments.gates.regression_gate import (
     SessionFigures,
     compare_with_or_write_baseline,
     load_baseline_or_fail,
-    make_figure_with_noise,
+    take_first_with_largest_deviation,
 )
 
 if TYPE_CHECKING:
@@ -288,13 +288,17 @@ def _measure_survival(
     from ctxkit.experiments.sweep_workers import make_session_key
 
     figures: dict[str, FigureWithNoise] = {
-        "read_faults_n": make_figure_with_noise([float(len(s.faults)) for s in survivals]),
-        "survived": make_figure_with_noise([s.survived for s in survivals]),
-        "cliff_round": make_figure_with_noise([float(s.cliff) for s in survivals]),
-        "stale_values_n": make_figure_with_noise(
+        "read_faults_n": take_first_with_largest_deviation(
+            [float(len(s.faults)) for s in survivals]
+        ),
+        "survived": take_first_with_largest_deviation([s.survived for s in survivals]),
+        "cliff_round": take_first_with_largest_deviation([float(s.cliff) for s in survivals]),
+        "stale_values_n": take_first_with_largest_deviation(
             [float(s.rounds[-1].stale_values_n) for s in survivals]
         ),
-        "outdated_n": make_figure_with_noise([float(s.rounds[-1].wrong_n) for s in survivals]),
-        "tokens_left": make_figure_with_noise([s.tokens_left for s in survivals]),
+        "outdated_n": take_first_with_largest_deviation(
+            [float(s.rounds[-1].wrong_n) for s in survivals]
+        ),
+        "tokens_left": take_first_with_largest_deviation([s.tokens_left for s in survivals]),
     }
     return SessionFigures(key=f"{make_session_key(session)}-{rounds}", figures=figures)

@@ -72,11 +72,13 @@ def gate(
         >>> ck.gate(ck.samples.path(), ["none"], path, update=True).ok
         True
     """
-    from ctxkit.experiments.sweep_runs import get_recorded_sessions
+    from ctxkit.experiments.sweep_runs import replace_replays_by_recorded_sessions
     from ctxkit.session.session import with_unique_ids
 
     before = load_baseline_or_fail(baseline, tolerance, update=update)
-    now = measure_rules(with_unique_ids(get_recorded_sessions(sessions)), rules, exam=exam)
+    now = measure_rules(
+        with_unique_ids(replace_replays_by_recorded_sessions(sessions)), rules, exam=exam
+    )
     report = compare_with_or_write_baseline(before, now, baseline, tolerance)
     return replace(report, untested=_list_untested(now))
 
@@ -509,7 +511,7 @@ def _measure_session(runner: SessionRunner, setting: Any, planted: list[Any]) ->
     for figure in _SCORE_FIGURES:
         values = [row.get(figure.name), *(o.get(figure.name) for o in shifted_rows)]
         if values[0] is not None:
-            figures[figure.name] = make_figure_with_noise(
+            figures[figure.name] = take_first_with_largest_deviation(
                 [float(v) for v in values if v is not None]
             )
     shares = [
@@ -525,7 +527,7 @@ def _measure_session(runner: SessionRunner, setting: Any, planted: list[Any]) ->
     return SessionFigures(key=runner.name, figures=figures, compacts=compacts)
 
 
-def make_figure_with_noise(values: Sequence[float]) -> FigureWithNoise:
+def take_first_with_largest_deviation(values: Sequence[float]) -> FigureWithNoise:
     """Return the first value, with the largest distance of the others as its noise.
 
     Args:
@@ -535,8 +537,8 @@ def make_figure_with_noise(values: Sequence[float]) -> FigureWithNoise:
         The figure with its noise, in the unit of the values.
 
     Example:
-        >>> from ctxkit.experiments.gates.regression_gate import make_figure_with_noise
-        >>> make_figure_with_noise([10.0, 11.0, 8.0]).noise
+        >>> from ctxkit.experiments.gates.regression_gate import take_first_with_largest_deviation
+        >>> take_first_with_largest_deviation([10.0, 11.0, 8.0]).noise
         2.0
     """
     return FigureWithNoise(values[0], max(abs(v - values[0]) for v in values))
@@ -554,7 +556,7 @@ def _shifted_windows(setting: Any, limit: int | None) -> Iterable[Any]:
 
 
 def _with_planted_facts(session: Session) -> Iterable[tuple[Session, Sequence[Any]]]:
-    from ctxkit.metrics.planted_facts_and_audits import make_facts, plant_facts
+    from ctxkit.metrics.planted_facts_and_compaction_audits import make_facts, plant_facts
 
     for seed in SEEDS:
         facts = make_facts(FACTS_PLANTED, seed)
@@ -566,7 +568,7 @@ def _with_planted_facts(session: Session) -> Iterable[tuple[Session, Sequence[An
 
 def _surviving_fact_share(session_facts: tuple[Session, Sequence[Any]], rules: Any) -> float | None:
     from ctxkit.engine.replay import replay
-    from ctxkit.metrics.planted_facts_and_audits import check_facts_in_prompt
+    from ctxkit.metrics.planted_facts_and_compaction_audits import check_facts_in_prompt
 
     session, facts = session_facts
     try:

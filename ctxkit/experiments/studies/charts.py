@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 from ctxkit._internal.chart_style import TEXT_COLOUR
 from ctxkit._internal.formatting_and_sanitizing import format_change, format_percent
-from ctxkit._internal.lazy_exports_and_hooks import make_dunder_dir
-from ctxkit.experiments.studies import mask_and_visibility_accuracy
-from ctxkit.metrics.run_elongation import NOISE_FLOOR
+from ctxkit._internal.lazy_exports_and_late_bound_calls import make_dunder_dir
+from ctxkit.experiments.studies import mask_token_errors_and_visibility_exams
+from ctxkit.metrics.run_elongation_from_studies import NOISE_FLOOR
 from ctxkit.plots.chart import Chart
 from ctxkit.plots.xy_figure import Trace, XyDrawing
 
@@ -17,14 +17,14 @@ if TYPE_CHECKING:
 
 
 __all__ = [
-    "chart_closed_loop",
     "chart_mask_errors",
     "chart_policy_ratios",
+    "chart_predicted_and_real_outcomes",
 ]
 __dir__ = make_dunder_dir(__all__)
 
 
-_UNITS: dict[mask_and_visibility_accuracy.Unit, str] = {
+_UNITS: dict[mask_token_errors_and_visibility_exams.Unit, str] = {
     "chars": "sized in characters",
     "o200k": "sized in tokens of o200k",
 }
@@ -46,7 +46,7 @@ def chart_mask_errors(runs: pd.DataFrame) -> Chart:
         runs: the table `masks`.
     """
     errors_by_unit = {
-        unit: mask_and_visibility_accuracy.summarise_errors_by_window(runs, unit).dropna()
+        unit: mask_token_errors_and_visibility_exams.summarise_errors_by_window(runs, unit).dropna()
         for unit in _UNITS
     }
     traces = [
@@ -61,8 +61,8 @@ def chart_mask_errors(runs: pd.DataFrame) -> Chart:
     return Chart(
         title="The bill of a mask, by the window that is replayed",
         caption=f"Size of predicted / recorded prompt tokens - 1 over {len(runs)} runs that were "
-        f"shown their last {mask_and_visibility_accuracy.RECORDED_WINDOW} observations; the "
-        "constant is fitted on the other tasks.",
+        f"shown their last {mask_token_errors_and_visibility_exams.RECORDED_WINDOW} observations; "
+        "the constant is fitted on the other tasks.",
         drawing=XyDrawing(
             x="observations that the mask keeps", y="error", traces=tuple(traces), y_share=True
         ),
@@ -167,7 +167,7 @@ def _intervals(
     return [Trace(name=after, x=x, y=y, kind="points", look=look, hover=hover), *spans]
 
 
-def chart_closed_loop(table: pd.DataFrame, figure: str = "usd") -> Chart:
+def chart_predicted_and_real_outcomes(table: pd.DataFrame, figure: str = "usd") -> Chart:
     """Chart the predicted and the real outcome of each policy side by side.
 
     Args:

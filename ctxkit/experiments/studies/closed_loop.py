@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from ctxkit import tokens
-from ctxkit._internal.lazy_exports_and_hooks import make_dunder_dir
+from ctxkit._internal.lazy_exports_and_late_bound_calls import make_dunder_dir
 from ctxkit._internal.progress_bar import make_progress_bar
 from ctxkit.agent.models.scripted_and_lookup_models import (
     GIVE_UP_TEXT,

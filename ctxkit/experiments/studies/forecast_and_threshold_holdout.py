@@ -9,7 +9,7 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ctxkit._internal.lazy_exports_and_hooks import make_dunder_dir
+from ctxkit._internal.lazy_exports_and_late_bound_calls import make_dunder_dir
 from ctxkit.engine.cache_model.training_counts import load_training_counts
 from ctxkit.experiments.next_session_forecasts_and_outcomes import (
     FIGURES,
@@ -18,7 +18,6 @@ from ctxkit.experiments.next_session_forecasts_and_outcomes import (
     write_forecast,
 )
 from ctxkit.formats.writing import write
-from ctxkit.metrics.coding_agent_trigger_config import find_default_trigger
 from ctxkit.metrics.context_growth_and_floor import GrowthProfile
 from ctxkit.metrics.means_and_prediction_intervals import predict_interval
 from ctxkit.metrics.threshold_replays import (
@@ -30,6 +29,7 @@ from ctxkit.metrics.threshold_replays import (
     measure_costs_by_threshold,
     validate_on_later_sessions,
 )
+from ctxkit.metrics.trigger_setting_instructions_by_agent import find_default_trigger
 from ctxkit.session.messages import Message, SizeOnly, Text, ToolCall, Usage
 from ctxkit.session.session import Session
 from ctxkit.tokens.prices import price
@@ -46,12 +46,12 @@ if TYPE_CHECKING:
 __all__ = [
     "ForecastCoverage",
     "TemporalThresholdHoldOut",
-    "count_shared_prefix_tokens",
+    "count_tokens_shared_between_calls",
     "hold_out_thresholds",
     "make_developers",
     "measure_archive_coverage",
     "measure_coverage",
-    "price_shared_prefix_tokens",
+    "price_tokens_shared_between_calls",
 ]
 __dir__ = make_dunder_dir(__all__)
 
@@ -80,12 +80,12 @@ class ForecastCoverage(NamedTuple):
         return self.inside / self.sessions_n
 
 
-def count_shared_prefix_tokens(session: SessionMissCounts) -> float:
+def count_tokens_shared_between_calls(session: SessionMissCounts) -> float:
     """Return the tokens of all prompts that the calls of a session share with the ones before."""
     return float(sum(count.expected for count in session.counts.values()) + sum(session.head[:1]))
 
 
-def price_shared_prefix_tokens(session: SessionMissCounts) -> float | None:
+def price_tokens_shared_between_calls(session: SessionMissCounts) -> float | None:
     """Return the dollars of the tokens that a session's calls share with the ones before.
 
     Those that the cache missed are billed as writes, the others as reads, at the list prices of the

@@ -9,7 +9,7 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ctxkit._internal.lazy_exports_and_hooks import make_dunder_dir
+from ctxkit._internal.lazy_exports_and_late_bound_calls import make_dunder_dir
 from ctxkit.errors import BadArguments, did_you_mean
 
 if TYPE_CHECKING:
@@ -173,9 +173,9 @@ def table(name: str) -> pd.DataFrame:
     """Read a committed table.
 
     Args:
-        name: `masks` (columns: `mask_and_visibility_accuracy.MASK_COLUMNS`), or, of the module
-            `policy_turn_and_cost_ratios`, `ratios` (`RATIO_COLUMNS`), `floors` (`FLOOR_COLUMNS`) or
-            `repeats` (`measure_repeat_ratios`).
+        name: `masks` (columns: `mask_token_errors_and_visibility_exams.MASK_COLUMNS`), or, of the
+            module `policy_ratios_and_noise_floors`, `ratios` (`RATIO_COLUMNS`), `floors`
+            (`FLOOR_COLUMNS`) or `repeats` (`measure_repeat_ratios`).
 
     Returns:
         The table; ``frame.attrs["source"]`` names the origin of its figures.

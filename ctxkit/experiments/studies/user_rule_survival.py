@@ -10,7 +10,7 @@ from itertools import groupby
 from statistics import fmean
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ctxkit._internal.lazy_exports_and_hooks import make_dunder_dir
+from ctxkit._internal.lazy_exports_and_late_bound_calls import make_dunder_dir
 from ctxkit.errors import BadArguments
 from ctxkit.experiments.studies.published_runs_and_tables import find_published_file
 from ctxkit.metrics.user_rule_loss_and_breaches import trace_user_rules
@@ -34,9 +34,9 @@ __all__ = [
     "JudgedSummary",
     "UserRuleConversation",
     "compare_marks_with_human_labels",
+    "compare_survival_with_keep_rules",
     "make_constraint_conversations",
     "make_user_rule_conversations",
-    "measure_user_rule_survival",
     "read_constraints",
     "read_judged_summaries",
 ]
@@ -242,7 +242,7 @@ def _make_turn(rng: random.Random, turn: int, request: str) -> list[Message]:
     ]
 
 
-def measure_user_rule_survival(
+def compare_survival_with_keep_rules(
     talks: list[UserRuleConversation],
     names: list[str] | None = None,
     window: int = 64_000,
@@ -294,7 +294,7 @@ def _write_empty_summary(_passage: Any) -> str:
 def _measure_preset(
     name: str, talks: list[UserRuleConversation], window: int, tokens: int
 ) -> dict[str, Any] | None:
-    from ctxkit.policies.modifiers import keep_rules
+    from ctxkit.policies.rules_modifiers import keep_rules
     from ctxkit.presets.registry_and_setting_checks import preset
 
     try:

@@ -1,3 +1,3 @@
 # The public names: type checkers and editors read this stub, `lazy_exports` at run time.
-from .spend_breakdown import Spend as Spend
-from .spend_breakdown import spend as spend
+from .spend_by_turn_tool_file import Spend as Spend
+from .spend_by_turn_tool_file import spend as spend

@@ -26,8 +26,12 @@ from ctxkit.metrics.prompt_composition import split_message_tokens
 from ctxkit.session.messages import Edit, Message, Text, Thinking, ToolCall
 from ctxkit.session.session import apply_edit
 from ctxkit.session.titles import get_title
-from ctxkit.session.tool_calls import describe_call, get_call_path, pair_with_calls
-from ctxkit.tokens.message_sizes import estimate_tool_tokens, measure_sizes
+from ctxkit.session.tool_call_paths_and_descriptions import (
+    describe_call,
+    get_call_path,
+    pair_with_calls,
+)
+from ctxkit.tokens.message_sizes_from_recorded_prompts import estimate_tool_tokens, measure_sizes
 from ctxkit.tokens.prices import price
 
 if TYPE_CHECKING:
@@ -72,7 +76,7 @@ class BillPart(NamedTuple):
     hover: str = ""
 
 
-class ResentTokens(NamedTuple):
+class PricedCacheMiss(NamedTuple):
     """The tokens that a call sent again because they were not in the cache."""
 
     miss: CacheMiss
@@ -111,7 +115,9 @@ def split_by_agent(session: Session, bill: SessionBill) -> list[BillPart]:
     return _split_by(bill, lambda c: sanitize_line(session.calls[c.call].agent, 60))
 
 
-def split_by_tool(session: Session, bill: SessionBill, prompt_costs: PromptCosts) -> list[BillPart]:
+def split_by_tool(
+    session: Session, bill: SessionBill, prompt_costs: PromptCostsByMessage
+) -> list[BillPart]:
     """Return dollars by purpose: results of each tool, messages by role, tokens in no log.
 
     The output of a reply is shared among the tools that it calls.
@@ -141,7 +147,9 @@ def split_by_server(rows: Iterable[BillPart]) -> list[BillPart]:
     return _largest_first(sums.prompt_costs())
 
 
-def split_by_file(session: Session, bill: SessionBill, prompt_costs: PromptCosts) -> list[BillPart]:
+def split_by_file(
+    session: Session, bill: SessionBill, prompt_costs: PromptCostsByMessage
+) -> list[BillPart]:
     """Return dollars by the file that a tool call names; all other dollars are one part.
 
     Args:
@@ -160,7 +168,7 @@ def split_by_file(session: Session, bill: SessionBill, prompt_costs: PromptCosts
     return _largest_first(rows.prompt_costs())
 
 
-def split_by_section(bill: SessionBill, prompt_costs: PromptCosts) -> list[BillPart]:
+def split_by_section(bill: SessionBill, prompt_costs: PromptCostsByMessage) -> list[BillPart]:
     """Return dollars by section of the system message; all other dollars are one part.
 
     Args:
@@ -185,7 +193,7 @@ def split_by_section(bill: SessionBill, prompt_costs: PromptCosts) -> list[BillP
 
 
 def split_by_cache(
-    session: Session, bill: SessionBill, resent: list[ResentTokens]
+    session: Session, bill: SessionBill, resent: list[PricedCacheMiss]
 ) -> list[BillPart]:
     """Return dollars by cache outcome: read, new, sent again (by cause), output.
 
@@ -212,7 +220,7 @@ def split_by_cache(
     return _largest_first([*(p for p in rows.prompt_costs() if p.usd), *_summaries(bill)])
 
 
-def price_cache_misses(session: Session, bill: SessionBill) -> list[ResentTokens]:
+def price_cache_misses(session: Session, bill: SessionBill) -> list[PricedCacheMiss]:
     """Return the tokens sent again at each miss, with their cost above that of reading them.
 
     Args:
@@ -234,7 +242,7 @@ def price_cache_misses(session: Session, bill: SessionBill) -> list[ResentTokens
         read_price = find_read_price(charge, model_price)
         missed = min(miss.missed_tokens, tokens)
         out.append(
-            ResentTokens(miss, missed * new_price, missed * max(new_price - read_price, 0.0))
+            PricedCacheMiss(miss, missed * new_price, missed * max(new_price - read_price, 0.0))
         )
     return out
 
@@ -257,7 +265,7 @@ def split_by_subagent(
     return _largest_first([parent, *rows])
 
 
-def format_pause_range(resent: Iterable[ResentTokens]) -> str:
+def format_pause_range(resent: Iterable[PricedCacheMiss]) -> str:
     """Return the range of the pauses in parentheses; empty without times."""
     gaps = [r.miss.gap for r in resent if r.miss.gap is not None]
     range_ends = (
@@ -368,7 +376,7 @@ class UnusedTool(NamedTuple):
     usd: float
 
 
-def find_repeated_results(session: Session, prompt_costs: PromptCosts) -> list[RepeatedCall]:
+def find_repeated_calls(session: Session, prompt_costs: PromptCostsByMessage) -> list[RepeatedCall]:
     """Return the results that were fetched more than once, the most expensive first.
 
     A repeat is not always waste: the first result may have left the prompt, or another command may
@@ -398,7 +406,7 @@ def find_repeated_results(session: Session, prompt_costs: PromptCosts) -> list[R
 
 
 def find_unused_tools(
-    session: Session, prompt_costs: PromptCosts, bill: SessionBill
+    session: Session, prompt_costs: PromptCostsByMessage, bill: SessionBill
 ) -> list[UnusedTool]:
     """Return tools that were offered and never called, with the estimated cost of their schemas.
 
@@ -460,7 +468,7 @@ class MessageCost(NamedTuple):
     usd: float
 
 
-class PromptCosts(NamedTuple):
+class PromptCostsByMessage(NamedTuple):
     """All dollars of a session's prompts, by message and for the fixed part."""
 
     message_costs: tuple[MessageCost, ...]
@@ -476,7 +484,7 @@ class PromptCosts(NamedTuple):
 # prompt gets the cheap reads, as the cache works by prefix. Invariant: parts of a call add up to
 # its prompt cost. Cost: O(messages in the prompt) per call; the sums are arrays that double when
 # full.
-def attribute_prompt_costs(session: Session, charges: Sequence[CallCharge]) -> PromptCosts:
+def attribute_prompt_costs(session: Session, charges: Sequence[CallCharge]) -> PromptCostsByMessage:
     """Return the cost of each message in prompts; together they are the cost of all prompts.
 
     Args:
@@ -528,7 +536,7 @@ def attribute_prompt_costs(session: Session, charges: Sequence[CallCharge]) -> P
         MessageCost(message, tool_call_of.get(id(message)), size, n, cost)
         for message, size, n, cost in zip(messages, tokens, times, dollars, strict=False)
     )
-    return PromptCosts(costs, fixed_usd, max(sizes.fixed or 0, 0))
+    return PromptCostsByMessage(costs, fixed_usd, max(sizes.fixed or 0, 0))
 
 
 def _dollars_by_part(charge: CallCharge, parts: Floats) -> Floats:

@@ -31,7 +31,7 @@ from ctxkit._internal.formatting_and_sanitizing import (
     format_usd,
     pluralize,
 )
-from ctxkit._internal.lazy_exports_and_hooks import make_dunder_dir
+from ctxkit._internal.lazy_exports_and_late_bound_calls import make_dunder_dir
 from ctxkit._internal.tables import Cell, Column, Table
 from ctxkit.engine.cache_model.call_features import HOUR, get_call_features
 from ctxkit.errors import BadArguments

@@ -31,7 +31,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
-from ctxkit._internal.lazy_exports_and_hooks import make_dunder_dir
+from ctxkit._internal.lazy_exports_and_late_bound_calls import make_dunder_dir
 from ctxkit.engine.cache_model.call_features import HOUR, MIN_CACHEABLE_TOKENS, get_cache_lifetime
 from ctxkit.formats.sessions_from_arguments import accepts_session
 from ctxkit.metrics.cache_misses import CacheMiss, find_cache_misses, measure_explained_share
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from ctxkit.metrics.prompt_sizes_and_contents import SentPromptSizes
     from ctxkit.policies.history.message_log import MessageLog
     from ctxkit.session.session import ModelCall, Session
-    from ctxkit.tokens.message_sizes import MessageSizes
+    from ctxkit.tokens.message_sizes_from_recorded_prompts import MessageSizes
 
     FourTokens = tuple[int, int, int, int]
     """Tokens read from the cache, written to it, sent fresh, and output."""

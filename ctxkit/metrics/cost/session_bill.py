@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ctxkit._internal.lazy_exports_and_hooks import make_dunder_dir
+from ctxkit._internal.lazy_exports_and_late_bound_calls import make_dunder_dir
 from ctxkit.formats.sessions_from_arguments import accepts_session
 from ctxkit.metrics.compaction_sizes_and_detection import measure_compactions
 from ctxkit.metrics.cost.call_and_summary_charges import (

@@ -20,7 +20,7 @@ from ctxkit._internal.formatting_and_sanitizing import (
     sanitize_line,
     wrap_lines,
 )
-from ctxkit._internal.lazy_exports_and_hooks import make_dunder_dir
+from ctxkit._internal.lazy_exports_and_late_bound_calls import make_dunder_dir
 from ctxkit._internal.tables import TERMINAL_COLUMNS, Cell, Column, Table
 from ctxkit.errors import BadArguments
 from ctxkit.formats.sessions_from_arguments import as_sessions

@@ -14,7 +14,7 @@ from ctxkit.tokens.provider_rules import compare_tokenizers, get_comparison_mode
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ctxkit.metrics.cost.bill_splits import PromptCosts, ResentTokens
+    from ctxkit.metrics.cost.bill_splits import PricedCacheMiss, PromptCostsByMessage
     from ctxkit.metrics.cost.call_and_summary_charges import CallCharge, SessionBill
     from ctxkit.session.session import Session
     from ctxkit.tokens.prices import Price
@@ -33,7 +33,10 @@ class WhatIf(NamedTuple):
 
 
 def estimate_what_ifs(
-    session: Session, bill: SessionBill, prompt_costs: PromptCosts, resent: Sequence[ResentTokens]
+    session: Session,
+    bill: SessionBill,
+    prompt_costs: PromptCostsByMessage,
+    resent: Sequence[PricedCacheMiss],
 ) -> list[WhatIf]:
     """Return the changes that can be estimated without a replay, assuming the same calls.
 
@@ -59,7 +62,7 @@ def estimate_what_ifs(
 
 
 def _what_if_hour_cache(
-    session: Session, bill: SessionBill, resent: Sequence[ResentTokens]
+    session: Session, bill: SessionBill, resent: Sequence[PricedCacheMiss]
 ) -> WhatIf | None:
     """Estimate a cache that lives an hour: shorter pauses become hits, every write costs more."""
     model_price = _get_session_price(session)
@@ -131,7 +134,7 @@ def _price_charge(other: Price, c: CallCharge, ratio: float) -> float:
 
 
 def _what_if_stable_prefix(
-    resent: Sequence[ResentTokens], prompt_costs: PromptCosts
+    resent: Sequence[PricedCacheMiss], prompt_costs: PromptCostsByMessage
 ) -> WhatIf | None:
     """Estimate the cost with summaries after the stable part of the prompt, which stays cached."""
     after_compactions = [r for r in resent if r.miss.kind == "compaction" and r.miss.missed_tokens]

@@ -7,7 +7,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ctxkit._internal.gc_pause import pause_gc
-from ctxkit._internal.lazy_exports_and_hooks import make_dunder_dir
+from ctxkit._internal.lazy_exports_and_late_bound_calls import make_dunder_dir
 from ctxkit.errors import BadArguments, did_you_mean
 from ctxkit.formats.sessions_from_arguments import as_sessions
 from ctxkit.metrics.frames import per_call, per_compaction, per_message, per_session, per_turn

@@ -12,7 +12,7 @@ from ctxkit.metrics.frames.frame_column import FLOAT, INT, TEXT, TIME, FrameColu
 from ctxkit.metrics.shown_figures_by_view import register_view_values
 from ctxkit.session.compactions_and_prunings import count_affected_messages
 from ctxkit.session.messages import COMPACTION_ATTEMPT_KIND, Message, join_summary_errors
-from ctxkit.tokens.message_sizes import find_prompt_drops
+from ctxkit.tokens.message_sizes_from_recorded_prompts import find_prompt_drops
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -11,7 +11,7 @@ from ctxkit.metrics.frames.frame_column import BOOL, INT, TEXT, TIME, FrameColum
 from ctxkit.metrics.message_token_counts import count_messages
 from ctxkit.session.compactions_and_prunings import MessageFate, get_message_fates
 from ctxkit.session.messages import EVENT_KINDS, USER_VISIBLE_KEY, Edit, Message, ToolCall
-from ctxkit.session.tool_calls import get_path_and_command, pair_with_calls
+from ctxkit.session.tool_call_paths_and_descriptions import get_path_and_command, pair_with_calls
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence

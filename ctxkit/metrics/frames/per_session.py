@@ -13,7 +13,7 @@ from ctxkit.metrics.shown_figures_by_view import register_view_values
 from ctxkit.session.compactions_and_prunings import count_compactions
 from ctxkit.session.messages import EVENT_KINDS, MISSING_START_KIND, Attachment
 from ctxkit.session.titles import get_project_name
-from ctxkit.tokens.message_sizes import find_prompt_drops
+from ctxkit.tokens.message_sizes_from_recorded_prompts import find_prompt_drops
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -1,6 +1,6 @@
 """The frozen history that policies work on: columns, searches, safe cuts, verbs."""
 
-from ctxkit._internal.lazy_exports_and_hooks import make_dunder_dir
+from ctxkit._internal.lazy_exports_and_late_bound_calls import make_dunder_dir
 from ctxkit.policies.history.growing_columns_and_sums import (
     ASSISTANT,
     ROLES,

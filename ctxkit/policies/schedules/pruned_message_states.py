@@ -12,12 +12,12 @@ import msgspec
 from ctxkit.errors import BadArguments
 from ctxkit.policies.history.edited_head import hash_content
 from ctxkit.policies.history.growing_columns_and_sums import TOOL, count_chars
-from ctxkit.policies.schedules.messages_before_pruning import NEVER, MessageState
+from ctxkit.policies.schedules.messages_without_any_pruning import NEVER, MessageState
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from ctxkit.policies.schedules.messages_before_pruning import UnprunedMessages
+    from ctxkit.policies.schedules.messages_without_any_pruning import UnprunedMessages
     from ctxkit.session.messages import Message
 
     MessageChange = Callable[[Message], Message | None]
@@ -252,11 +252,11 @@ def _size_change(
 # Cost: O(rules + changes) over all calls; an unchanged message costs nothing.
 
 
-class UndoChange:
+class UndoChangeSentinel:
     """The type of `UNDO_CHANGE`, the content that undoes a part's change of a message."""
 
 
-UNDO_CHANGE = UndoChange()
+UNDO_CHANGE = UndoChangeSentinel()
 """In place of new content: from this call on the message is as the parts before left it."""
 
 
@@ -265,7 +265,7 @@ class ContentForCallRange(msgspec.Struct, frozen=True):
 
     since: int
     until: int
-    content: NewContent | UndoChange
+    content: NewContent | UndoChangeSentinel
     only_if_smaller: bool
     """Apply it only where the message becomes smaller in tokens."""
     min_chars: int
@@ -449,7 +449,7 @@ class PruningPartChanges:
         Raises:
             BadArguments: the message would become larger.
         """
-        if isinstance(rule.content, UndoChange) or (
+        if isinstance(rule.content, UndoChangeSentinel) or (
             rule.min_chars and state.chars < rule.min_chars
         ):
             return state

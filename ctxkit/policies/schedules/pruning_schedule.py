@@ -7,7 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
 from ctxkit.errors import BadArguments
-from ctxkit.policies.schedules.messages_before_pruning import UnprunedMessages
+from ctxkit.policies.schedules.messages_without_any_pruning import UnprunedMessages
 from ctxkit.policies.schedules.pruned_message_states import (
     SUM_TOKENS,
     PruningPartChanges,
@@ -15,7 +15,7 @@ from ctxkit.policies.schedules.pruned_message_states import (
     UnprunedLayer,
     select_changes_between,
 )
-from ctxkit.policies.schedules.schedule_view_of_new_calls import (
+from ctxkit.policies.schedules.pruning_changes_at_new_calls import (
     EarlierTurnsView,
     HasSchedule,
     ScheduleView,
@@ -25,9 +25,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from ctxkit.policies.history.history import History
-    from ctxkit.policies.schedules.messages_before_pruning import MessageState
+    from ctxkit.policies.schedules.messages_without_any_pruning import MessageState
     from ctxkit.policies.schedules.pruned_message_states import AppendedMessage, Layer
-    from ctxkit.policies.schedules.schedule_view_of_new_calls import StageChooser
+    from ctxkit.policies.schedules.pruning_changes_at_new_calls import StageChooser
     from ctxkit.tokens.token_counters import ContextBudget
 
 

@@ -337,7 +337,7 @@ def _stem(word: str) -> str:
     return _WORD_ENDING.sub("", word)
 
 
-def is_near_term(word: str, term: str) -> bool:
+def matches_focus_term(word: str, term: str) -> bool:
     """Return True where a part of a word equals a term, or the word is of the kind it names.
 
     Args:
@@ -423,7 +423,7 @@ class FocusMatcher:
 def _near_words(lines: LineIndex, term: str) -> NDArray[Any]:
     """Return for each word of the index 1 where it is near a term, else 0; cached there."""
     words = lines.near.setdefault(term, GrowingArray(np.int8))
-    new = [is_near_term(w, term) for w in islice(lines.words, len(words.all), None)]
+    new = [matches_focus_term(w, term) for w in islice(lines.words, len(words.all), None)]
     words.extend(new)
     lines.hold(len(new))
     return words.all

@@ -10,7 +10,11 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
 from ctxkit.policies.history.growing_columns_and_sums import ASSISTANT
 from ctxkit.policies.texts import message_content_and_truncation
 from ctxkit.session.messages import Thinking, get_plain_text
-from ctxkit.session.tool_calls import is_read_tool, is_write_tool, map_results_by_call
+from ctxkit.session.tool_call_paths_and_descriptions import (
+    is_read_tool,
+    is_write_tool,
+    map_results_by_call,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence

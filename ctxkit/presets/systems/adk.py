@@ -12,12 +12,12 @@ import numpy as np
 from ctxkit.errors import BadArguments
 from ctxkit.policies.compaction_and_pruning_rules import Rules
 from ctxkit.policies.triggers import Above, Both, Turns
-from ctxkit.presets.registry_and_setting_checks import DocumentationDifference, check_setting_types
+from ctxkit.presets.registry_and_setting_checks import DocumentationDifference, make_checked_preset
 from ctxkit.presets.shared_summaries_and_clearing import MiddleSummary, is_request_pending
 
 if TYPE_CHECKING:
-    from ctxkit.policies.base import Natural, Positive
     from ctxkit.policies.history.history import History
+    from ctxkit.policies.validated_settings_and_scheduled_prunings import Natural, Positive
     from ctxkit.tokens import ContextBudget
 
 INSTRUCTIONS = (
@@ -96,7 +96,7 @@ class AdkSummary(MiddleSummary):
         return super().front(history, first)
 
 
-@check_setting_types
+@make_checked_preset
 def adk(
     *,
     context_window: int | None = None,

@@ -10,16 +10,16 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ctxkit.errors import BadArguments
-from ctxkit.policies.base import DataclassPolicy
 from ctxkit.policies.compaction_and_pruning_rules import Rules
 from ctxkit.policies.guards import keep_if_smaller
 from ctxkit.policies.triggers import Share
-from ctxkit.presets.registry_and_setting_checks import DocumentationDifference, check_setting_types
+from ctxkit.policies.validated_settings_and_scheduled_prunings import DataclassPolicy
+from ctxkit.presets.registry_and_setting_checks import DocumentationDifference, make_checked_preset
 from ctxkit.session.messages import Message, Text, get_plain_text
 
 if TYPE_CHECKING:
-    from ctxkit.policies.base import Natural, PositiveShare
     from ctxkit.policies.history.history import History
+    from ctxkit.policies.validated_settings_and_scheduled_prunings import Natural, PositiveShare
     from ctxkit.tokens import ContextBudget
 
 MAX_LINE_CHARS = 4096
@@ -140,7 +140,7 @@ def format_tool_results_line(results: list[str]) -> str:
     )
 
 
-@check_setting_types
+@make_checked_preset
 def agent_framework(
     *,
     context_window: int | None = None,

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from ctxkit._internal.setting_value_validation import FLAG, WHOLE, make_choice_kind
 from ctxkit.errors import BadArguments
-from ctxkit.policies.base import Chain
 from ctxkit.policies.compaction_and_pruning_rules import Rules
 from ctxkit.policies.history.history import find_first_since_compaction, find_turn_start
 from ctxkit.policies.message_shortening import OutputShortening
-from ctxkit.policies.result_excerpts_and_offload import ResultDigest, ResultExcerpts
+from ctxkit.policies.policy_base_and_chains import Chain
+from ctxkit.policies.result_excerpts_and_offload import OldResultsDigest, ResultExcerpts
 from ctxkit.policies.summary_compaction import Summary
 from ctxkit.policies.texts.summary_prompts_and_audits import PI_SECTIONS
 from ctxkit.policies.triggers import Above, Count, Never, Overflow, Share
@@ -23,7 +23,7 @@ from ctxkit.presets.config_key_mapping import (
     ConfigWriter,
     SystemConfigFile,
 )
-from ctxkit.presets.registry_and_setting_checks import DocumentationDifference, check_setting_types
+from ctxkit.presets.registry_and_setting_checks import DocumentationDifference, make_checked_preset
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -160,7 +160,7 @@ def parse_tool_summary_strategy(word: str) -> Literal["llm", "heuristic", "off"]
     return low if low in ("heuristic", "off") else "llm"  # type: ignore[return-value]
 
 
-@check_setting_types
+@make_checked_preset
 def ai(
     *,
     context_window: int | None = None,
@@ -232,7 +232,7 @@ def ai(
         keep_messages=None if keep_recent_tokens > 0 else keep_recent,
         prefix="" if quirks else SUMMARY_PREFIX,
         must_shrink=not quirks,
-        digest=None if quirks else ResultDigest(keep_last=tool_call_cutoff),
+        digest=None if quirks else OldResultsDigest(keep_last=tool_call_cutoff),
         quirks=quirks,
     )
     by_window = source == "context_window"

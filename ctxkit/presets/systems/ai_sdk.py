@@ -6,7 +6,7 @@ from typing import Literal
 
 from ctxkit.policies.compaction_and_pruning_rules import Rules
 from ctxkit.policies.message_hiding import PruneToolCalls
-from ctxkit.presets.registry_and_setting_checks import DocumentationDifference, check_setting_types
+from ctxkit.presets.registry_and_setting_checks import DocumentationDifference, make_checked_preset
 
 DIFFERENCES = (
     DocumentationDifference(
@@ -33,7 +33,7 @@ DIFFERENCES = (
 )
 
 
-@check_setting_types
+@make_checked_preset
 def ai_sdk(
     *,
     context_window: int | None = None,

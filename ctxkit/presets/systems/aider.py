@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 from ctxkit.policies.compaction_and_pruning_rules import Rules
 from ctxkit.policies.texts.summary_prompts_and_audits import add_focus
 from ctxkit.policies.triggers import Above, Both
-from ctxkit.presets.registry_and_setting_checks import DocumentationDifference, check_setting_types
-from ctxkit.presets.shared_summaries_and_clearing import CustomCutSummary, is_request_pending
+from ctxkit.presets.registry_and_setting_checks import DocumentationDifference, make_checked_preset
+from ctxkit.presets.shared_summaries_and_clearing import BaseCustomCutSummary, is_request_pending
 
 if TYPE_CHECKING:
-    from ctxkit.policies.base import Positive
     from ctxkit.policies.history.history import History
+    from ctxkit.policies.validated_settings_and_scheduled_prunings import Positive
     from ctxkit.tokens import ContextBudget
 
 MIN_HISTORY_TOKENS, MAX_HISTORY_TOKENS, WINDOW_DIVISOR = 1024, 8192, 16
@@ -53,7 +53,7 @@ DIFFERENCES = (
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class AiderSummary(CustomCutSummary):
+class AiderSummary(BaseCustomCutSummary):
     """Keep the newest messages below half of the limit; the head ends with a reply."""
 
     estimated: bool = True
@@ -77,7 +77,7 @@ class AiderSummary(CustomCutSummary):
         return history.safe_before(n if p <= MIN_SPLIT else p)
 
 
-@check_setting_types
+@make_checked_preset
 def aider(
     *,
     context_window: int | None = None,

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from ctxkit.policies.compaction_and_pruning_rules import Rules
 from ctxkit.policies.result_clearing_and_cache_ttl import CLEARED_PLACEHOLDER
-from ctxkit.presets.registry_and_setting_checks import DocumentationDifference, check_setting_types
+from ctxkit.presets.registry_and_setting_checks import DocumentationDifference, make_checked_preset
 from ctxkit.presets.shared_summaries_and_clearing import ClearToolUses
 from ctxkit.tokens.provider_rules import get_value
 
@@ -35,7 +35,7 @@ DIFFERENCES = (
 )
 
 
-@check_setting_types
+@make_checked_preset
 def anthropic_clear_tools(
     *,
     context_window: int | None = None,

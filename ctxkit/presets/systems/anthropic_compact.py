@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any
 from ctxkit.errors import BadArguments
 from ctxkit.policies.compaction_and_pruning_rules import Rules
 from ctxkit.policies.triggers import Above
-from ctxkit.presets.registry_and_setting_checks import DocumentationDifference, check_setting_types
+from ctxkit.presets.registry_and_setting_checks import DocumentationDifference, make_checked_preset
 from ctxkit.presets.shared_summaries_and_clearing import SummariseAll
 from ctxkit.tokens.provider_rules import get_value
 
 if TYPE_CHECKING:
-    from ctxkit.policies.base import Natural
     from ctxkit.policies.history.history import History
+    from ctxkit.policies.validated_settings_and_scheduled_prunings import Natural
     from ctxkit.tokens import ContextBudget
 
 _TRIGGER_TOKENS: int = get_value("compaction_trigger", "claude-opus-5-5")
@@ -78,7 +78,7 @@ class OnDemandSummary(SummariseAll):
         return min(end, history.safe_before(max(first, 0)))
 
 
-@check_setting_types
+@make_checked_preset
 def anthropic_compact(
     *,
     context_window: int | None = None,

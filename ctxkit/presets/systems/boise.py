@@ -15,12 +15,12 @@ from ctxkit.policies.guards import BaseGuard, UntilCold
 from ctxkit.policies.summary_compaction import Summary
 from ctxkit.policies.texts.summary_prompts_and_audits import add_focus
 from ctxkit.policies.triggers import Above, Overflow
-from ctxkit.presets.registry_and_setting_checks import DocumentationDifference, check_setting_types
+from ctxkit.presets.registry_and_setting_checks import DocumentationDifference, make_checked_preset
 
 if TYPE_CHECKING:
-    from ctxkit.policies.base import PositiveShare
     from ctxkit.policies.history.history import History
     from ctxkit.policies.protocols import PromptForecast, RunHistory
+    from ctxkit.policies.validated_settings_and_scheduled_prunings import PositiveShare
     from ctxkit.tokens import ContextBudget
 
 INSTRUCTIONS = (
@@ -96,7 +96,7 @@ class RearmBelowCeiling(BaseGuard):
         return forecast.above(self.hard - 1, start, stop)
 
 
-@check_setting_types
+@make_checked_preset
 def boise(
     *,
     context_window: int | None = None,

@@ -16,8 +16,8 @@ from ctxkit.policies.texts.summary_prompts_and_audits import add_focus
 from ctxkit.policies.triggers import Above, BaseTrigger, Idle, Overflow, Share
 from ctxkit.presets.registry_and_setting_checks import (
     DocumentationDifference,
-    check_setting_types,
     check_window,
+    make_checked_preset,
 )
 from ctxkit.presets.shared_summaries_and_clearing import (
     MiddleSummary,
@@ -26,7 +26,7 @@ from ctxkit.presets.shared_summaries_and_clearing import (
     make_removable_mask,
 )
 from ctxkit.session.messages import Message, Text, get_plain_text
-from ctxkit.session.tool_calls import is_read_tool, is_write_tool
+from ctxkit.session.tool_call_paths_and_descriptions import is_read_tool, is_write_tool
 
 if TYPE_CHECKING:
     from ctxkit.policies.history.history import History
@@ -158,7 +158,7 @@ IDLE_SECONDS = 54 * 60.0
 """Pause after the last reply at which an idle session is compacted: 0.9 of the hour."""
 
 
-@check_setting_types
+@make_checked_preset
 def claude_code(
     *,
     context_window: int | None = None,

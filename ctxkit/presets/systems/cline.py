@@ -14,7 +14,7 @@ from ctxkit.policies.triggers import Overflow, Share
 from ctxkit.presets.registry_and_setting_checks import (
     LAST_CALL_DIFFERENCE,
     DocumentationDifference,
-    check_setting_types,
+    make_checked_preset,
 )
 from ctxkit.presets.shared_summaries_and_clearing import DropOlderHalf
 
@@ -78,7 +78,7 @@ def get_reserve_for_window(window: int) -> int:
     return reserves.get(window, min(40_000, window // 5))
 
 
-@check_setting_types
+@make_checked_preset
 def cline(
     *,
     version: Literal["sdk", "3"] = "sdk",

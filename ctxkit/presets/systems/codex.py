@@ -35,7 +35,7 @@ from ctxkit.presets.registry_and_setting_checks import (
     LARGER_SUMMARY_DIFFERENCE,
     LAST_CALL_DIFFERENCE,
     DocumentationDifference,
-    check_setting_types,
+    make_checked_preset,
 )
 from ctxkit.presets.shared_summaries_and_clearing import (
     as_summary_message,
@@ -47,8 +47,8 @@ from ctxkit.session.messages import get_plain_text
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from ctxkit.policies.base import Natural, Positive
     from ctxkit.policies.history.history import History
+    from ctxkit.policies.validated_settings_and_scheduled_prunings import Natural, Positive
     from ctxkit.session.messages import Message
     from ctxkit.tokens import ContextBudget
 
@@ -152,7 +152,7 @@ def truncate_to_tokens(text: str, tokens: int) -> str:
     )
 
 
-@check_setting_types
+@make_checked_preset
 def codex(
     *,
     context_window: int | None = None,

@@ -13,7 +13,7 @@ from ctxkit.errors import BadArguments
 from ctxkit.policies.compaction_and_pruning_rules import Rules
 from ctxkit.policies.texts import message_content_and_truncation
 from ctxkit.presets import shared_summaries_and_clearing as common
-from ctxkit.presets.registry_and_setting_checks import DocumentationDifference, check_setting_types
+from ctxkit.presets.registry_and_setting_checks import DocumentationDifference, make_checked_preset
 
 if TYPE_CHECKING:
     from ctxkit.policies.history.history import History
@@ -92,7 +92,7 @@ class DeepAgentsSummary(common.LangChainKeepSummary):
         return {**call.arguments, **short} if short else None
 
 
-@check_setting_types
+@make_checked_preset
 def deepagents(
     *,
     context_window: int | None = None,

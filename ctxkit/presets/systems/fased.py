@@ -30,8 +30,8 @@ from ctxkit.presets.openclaw_and_fased_settings import RESERVE_FLOOR
 from ctxkit.presets.registry_and_setting_checks import (
     DocumentationDifference,
     check_between,
-    check_setting_types,
     check_window,
+    make_checked_preset,
 )
 
 if TYPE_CHECKING:
@@ -124,7 +124,7 @@ def get_memory_flush_threshold(
     return window - floor - (SOFT_THRESHOLD_TOKENS if isnan(soft) or soft < 0 else soft)
 
 
-@check_setting_types
+@make_checked_preset
 def fased(
     *,
     context_window: int | None = None,

@@ -13,7 +13,6 @@ from operator import or_
 from typing import TYPE_CHECKING, Any, Literal
 
 from ctxkit.errors import BadArguments
-from ctxkit.policies.base import Chain
 from ctxkit.policies.compaction_and_pruning_rules import Rules
 from ctxkit.policies.compaction_without_summary import AdaptiveTrim, Window
 from ctxkit.policies.guards import (
@@ -24,10 +23,14 @@ from ctxkit.policies.guards import (
     get_guard_label,
 )
 from ctxkit.policies.message_shortening import CharacterBudget, IntermediateReplyShortening
-from ctxkit.policies.result_clearing_and_cache_ttl import KeepToolPairs, TombstoneEviction
+from ctxkit.policies.policy_base_and_chains import Chain
+from ctxkit.policies.result_clearing_and_cache_ttl import (
+    KeepNewestToolPairs,
+    ResultEvictionOverBudget,
+)
 from ctxkit.policies.result_excerpts_and_offload import ResultOffload
 from ctxkit.policies.superseded_tool_calls import RepeatedCommands, Superseded
-from ctxkit.policies.tool_evidence_summaries import NarrativeSummary
+from ctxkit.policies.tool_evidence_summaries import FuseraftSummary
 from ctxkit.policies.triggers import (
     Above,
     Count,
@@ -45,12 +48,16 @@ from ctxkit.presets.fuseraft_config import (
     read_config,
     to_config_tree,
 )
-from ctxkit.presets.registry_and_setting_checks import DocumentationDifference, check_setting_types
+from ctxkit.presets.registry_and_setting_checks import DocumentationDifference, make_checked_preset
 
 if TYPE_CHECKING:
-    from ctxkit.policies.base import Natural, Positive, Proportion
     from ctxkit.policies.protocols import Guard, PromptForecast, RunHistory
     from ctxkit.policies.triggers import BaseTrigger
+    from ctxkit.policies.validated_settings_and_scheduled_prunings import (
+        Natural,
+        Positive,
+        Proportion,
+    )
 
 
 REPLAY_CHARS = 2000
@@ -149,7 +156,7 @@ DIFFERENCES = (
 
 
 @dataclass(frozen=True)
-class GuardUnlessTriggerDue(BaseGuard):
+class GuardBypassedByTrigger(BaseGuard):
     """A guard that steps aside at calls where another trigger is due: fuseraft guards its turn
     count alone.
     """
@@ -177,7 +184,7 @@ class GuardUnlessTriggerDue(BaseGuard):
         )
 
 
-@check_setting_types
+@make_checked_preset
 def fuseraft(
     *,
     context_window: int | None = None,
@@ -288,7 +295,7 @@ def fuseraft(
     trigger: Any = Above(token_budget, estimated=True) if mode == "window" else turns
     # the grace turn gives way to the limit of a single turn, or else to an overflow alone
     unguarded = others[0] if max_single_turn_input_tokens else others[-1]
-    guards: list[Any] = [GuardUnlessTriggerDue(GraceAfterCompaction(calls=1), unguarded)]
+    guards: list[Any] = [GuardBypassedByTrigger(GraceAfterCompaction(calls=1), unguarded)]
     # mode `window` drops pairs without a summary and has no guard against thrash
     if mode != "window" and anti_thrash_window and anti_thrash_min_savings_ratio:
         thrash = AntiThrash(
@@ -297,7 +304,7 @@ def fuseraft(
             "messages" if quirks else "tokens",
             reset=0 if quirks else trigger_turn_count,
         )
-        guards.append(GuardUnlessTriggerDue(thrash, reduce(or_, others)))
+        guards.append(GuardBypassedByTrigger(thrash, reduce(or_, others)))
     return Rules(
         policy=_make_policy(parameters),
         trigger=reduce(or_, others, trigger),
@@ -338,7 +345,7 @@ def _make_policy(p: dict[str, Any]) -> Any:
     template_settings: dict[str, Any] = {}
     if p["summary_template"]:
         template_settings = {"instructions": p["summary_template"], "sections": ()}
-    return NarrativeSummary(
+    return FuseraftSummary(
         mode=p["mode"],
         keep_replies=p["keep_recent_turns"],
         include_reasoning=not p["quirks"] if reasoning is None else reasoning,
@@ -373,13 +380,13 @@ def _make_pruning(p: dict[str, Any]) -> Any:
         # the order matters: each part weighs what the parts before it left
         ResultOffload(threshold=p["offload_chars"]) if p["offload_chars"] else None,
         *handed,
-        TombstoneEviction(
+        ResultEvictionOverBudget(
             max_tokens=p["max_tool_result_tokens"], keep_last=p["in_turn_tool_window"]
         )
         if p["max_tool_result_tokens"]
         else None,
         *((Superseded(), RepeatedCommands(), IntermediateReplyShortening()) if quirks else ()),
-        KeepToolPairs(
+        KeepNewestToolPairs(
             keep_pairs=pairs, step=8 if quirks else 1, from_chars=180_000 if quirks else 0
         )
         if pairs

@@ -13,9 +13,9 @@ import numpy as np
 
 from ctxkit._internal.setting_value_validation import FLAG, NUMBER, WHOLE
 from ctxkit.errors import BadArguments
-from ctxkit.policies.base import Chain
 from ctxkit.policies.compaction_and_pruning_rules import Rules
 from ctxkit.policies.message_shortening import ReplyShortening, ResultShortening
+from ctxkit.policies.policy_base_and_chains import Chain
 from ctxkit.policies.summary_compaction import Summary
 from ctxkit.policies.texts import message_content_and_truncation
 from ctxkit.policies.texts.summary_prompts_and_audits import add_focus
@@ -26,16 +26,16 @@ from ctxkit.presets.config_key_mapping import (
     ConfigWriter,
     ParsedConfig,
     SystemConfigFile,
-    count_matching_keys,
     get_section,
+    ignore_single_matching_key,
     parse_keys,
 )
 from ctxkit.presets.registry_and_setting_checks import (
     LAST_CALL_DIFFERENCE,
     DocumentationDifference,
-    check_setting_types,
+    make_checked_preset,
 )
-from ctxkit.presets.shared_summaries_and_clearing import CustomCutSummary
+from ctxkit.presets.shared_summaries_and_clearing import BaseCustomCutSummary
 from ctxkit.session.messages import get_plain_text
 
 if TYPE_CHECKING:
@@ -160,7 +160,7 @@ def find_split_point(history: History, share: float) -> int:
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class TruncateThenSnapshot(CustomCutSummary):
+class TruncateThenSnapshot(BaseCustomCutSummary):
     """Beyond the retained tokens cut long messages down; over the maximum put a snapshot in the
     place of the oldest.
     """
@@ -189,7 +189,7 @@ class TruncateThenSnapshot(CustomCutSummary):
         return super().__call__(new, budget) if new.tokens > self.max_tokens else new
 
 
-@check_setting_types
+@make_checked_preset
 def gemini(
     *,
     variant: Literal["classic", "pipeline"] = "classic",
@@ -354,7 +354,7 @@ def count_identifying_keys(config: Mapping[str, Any]) -> int:
     return (
         10 * schema
         + 4 * mine
-        + count_matching_keys(sum(isinstance(config.get(k), dict) for k in OTHER_SIGNS))
+        + ignore_single_matching_key(sum(isinstance(config.get(k), dict) for k in OTHER_SIGNS))
     )
 
 

@@ -13,18 +13,18 @@ from ctxkit.policies.triggers import Overflow, Share
 from ctxkit.presets.registry_and_setting_checks import (
     LAST_CALL_DIFFERENCE,
     DocumentationDifference,
-    check_setting_types,
+    make_checked_preset,
 )
 from ctxkit.presets.shared_summaries_and_clearing import (
-    CustomCutSummary,
+    BaseCustomCutSummary,
     as_summary_message,
     find_end_of_removable,
 )
 from ctxkit.session.messages import Message, Text, get_plain_text
 
 if TYPE_CHECKING:
-    from ctxkit.policies.base import Proportion
     from ctxkit.policies.history.history import History
+    from ctxkit.policies.validated_settings_and_scheduled_prunings import Proportion
     from ctxkit.tokens import ContextBudget
 
 INSTRUCTIONS = (
@@ -60,7 +60,7 @@ DIFFERENCES = (
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class SummaryWithLastRequest(CustomCutSummary):
+class SummaryWithLastRequest(BaseCustomCutSummary):
     """Summarise everything, and repeat the last request after the summary."""
 
     def find_cut(self, history: History, _budget: ContextBudget) -> int:
@@ -82,7 +82,7 @@ class SummaryWithLastRequest(CustomCutSummary):
         return structs.replace(summary, parts=parts)
 
 
-@check_setting_types
+@make_checked_preset
 def goose(
     *,
     context_window: int | None = None,

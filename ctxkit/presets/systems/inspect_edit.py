@@ -8,20 +8,20 @@ from typing import TYPE_CHECKING, Any, Literal
 import msgspec
 import numpy as np
 
-from ctxkit.policies.base import DataclassPolicy
 from ctxkit.policies.compaction_and_pruning_rules import Rules
 from ctxkit.policies.texts import message_content_and_truncation
+from ctxkit.policies.validated_settings_and_scheduled_prunings import DataclassPolicy
 from ctxkit.presets import shared_summaries_and_clearing as common
 from ctxkit.presets.registry_and_setting_checks import (
     MEMORY_TOOL_DIFFERENCE,
     DocumentationDifference,
-    check_setting_types,
+    make_checked_preset,
 )
 from ctxkit.session.messages import Text
 
 if TYPE_CHECKING:
-    from ctxkit.policies.base import Natural
     from ctxkit.policies.history.history import History
+    from ctxkit.policies.validated_settings_and_scheduled_prunings import Natural
     from ctxkit.session.messages import Message
     from ctxkit.tokens import ContextBudget
 
@@ -114,7 +114,7 @@ def _describe_call(tool: str) -> str:
     return f"[Tool call: {tool} (parameters and results removed from history)]"
 
 
-@check_setting_types
+@make_checked_preset
 def inspect_edit(
     *,
     context_window: int | None = None,

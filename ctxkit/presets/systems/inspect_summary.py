@@ -10,7 +10,7 @@ from ctxkit.presets import shared_summaries_and_clearing as common
 from ctxkit.presets.registry_and_setting_checks import (
     MEMORY_TOOL_DIFFERENCE,
     DocumentationDifference,
-    check_setting_types,
+    make_checked_preset,
 )
 from ctxkit.presets.shared_summaries_and_clearing import MiddleSummary, find_end_of_removable
 
@@ -58,7 +58,7 @@ class TaskAndSummary(MiddleSummary):
         return find_end_of_removable(history)
 
 
-@check_setting_types
+@make_checked_preset
 def inspect_summary(
     *,
     context_window: int | None = None,

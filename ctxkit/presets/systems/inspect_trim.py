@@ -5,18 +5,18 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ctxkit.policies.base import DataclassPolicy
 from ctxkit.policies.compaction_and_pruning_rules import Rules
+from ctxkit.policies.validated_settings_and_scheduled_prunings import DataclassPolicy
 from ctxkit.presets import shared_summaries_and_clearing as common
 from ctxkit.presets.registry_and_setting_checks import (
     MEMORY_TOOL_DIFFERENCE,
     DocumentationDifference,
-    check_setting_types,
+    make_checked_preset,
 )
 
 if TYPE_CHECKING:
-    from ctxkit.policies.base import Proportion
     from ctxkit.policies.history.history import History
+    from ctxkit.policies.validated_settings_and_scheduled_prunings import Proportion
     from ctxkit.tokens import ContextBudget
 
 DIFFERENCES = (
@@ -71,7 +71,7 @@ class OldestShareTrim(DataclassPolicy):
         return history.drop(cut, f"the oldest of all but {self.preserve:.0%}", start=start)
 
 
-@check_setting_types
+@make_checked_preset
 def inspect_trim(
     *, context_window: int | None = None, threshold: float = 0.9, preserve: Proportion = 0.8
 ) -> Rules:

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ctxkit.errors import BadArguments
-from ctxkit.policies.base import DataclassPolicy
 from ctxkit.policies.compaction_and_pruning_rules import Rules
 from ctxkit.policies.history.growing_columns_and_sums import TOOL
 from ctxkit.policies.texts import message_content_and_truncation
 from ctxkit.policies.triggers import Overflow, Share
-from ctxkit.presets.registry_and_setting_checks import DocumentationDifference, check_setting_types
+from ctxkit.policies.validated_settings_and_scheduled_prunings import DataclassPolicy
+from ctxkit.presets.registry_and_setting_checks import DocumentationDifference, make_checked_preset
 from ctxkit.presets.shared_summaries_and_clearing import find_api_message_starts
 from ctxkit.session.messages import (
     Message,
@@ -24,8 +24,8 @@ from ctxkit.session.messages import (
 )
 
 if TYPE_CHECKING:
-    from ctxkit.policies.base import Natural, Proportion
     from ctxkit.policies.history.history import History
+    from ctxkit.policies.validated_settings_and_scheduled_prunings import Natural, Proportion
     from ctxkit.tokens import ContextBudget
 
 SLACK_CHARS = 120
@@ -88,7 +88,7 @@ class ScoredResultTrim(DataclassPolicy):
             elif (short := self.short(message)) is not message:
                 cut[p] = short
         new = history.shorten(cut, reason="old results are cut to their head")
-        return drop_results(new, gone)
+        return drop_results_and_calls(new, gone)
 
     def short(self, message: Message) -> Message:
         """Return a result as head and note; itself with images, or where that is not shorter."""
@@ -106,7 +106,7 @@ class ScoredResultTrim(DataclassPolicy):
         return message_content_and_truncation.replace_text(message, head + note)
 
 
-def drop_results(history: History, dropped: list[int]) -> History:
+def drop_results_and_calls(history: History, dropped: list[int]) -> History:
     """Return the history without some results and the calls they answer; a reply's text stays."""
     if not dropped:
         return history
@@ -126,7 +126,7 @@ def drop_results(history: History, dropped: list[int]) -> History:
     return history.become(remaining, "calls and results that are no longer needed", method="jev")
 
 
-@check_setting_types
+@make_checked_preset
 def jev(
     *,
     context_window: int | None = None,

@@ -5,7 +5,7 @@ each call.
 from __future__ import annotations
 
 from ctxkit.policies.compaction_and_pruning_rules import Rules
-from ctxkit.presets.registry_and_setting_checks import DocumentationDifference, check_setting_types
+from ctxkit.presets.registry_and_setting_checks import DocumentationDifference, make_checked_preset
 from ctxkit.presets.shared_summaries_and_clearing import ClearToolUses
 
 DIFFERENCES = (
@@ -31,7 +31,7 @@ DIFFERENCES = (
 )
 
 
-@check_setting_types
+@make_checked_preset
 def langchain_clear_tools(
     *,
     context_window: int | None = None,

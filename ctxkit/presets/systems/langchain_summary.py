@@ -13,7 +13,7 @@ from ctxkit.presets import shared_summaries_and_clearing as common
 from ctxkit.presets.registry_and_setting_checks import (
     LARGER_SUMMARY_DIFFERENCE,
     DocumentationDifference,
-    check_setting_types,
+    make_checked_preset,
 )
 
 if TYPE_CHECKING:
@@ -73,7 +73,7 @@ class LangChainSummary(common.LangChainKeepSummary):
         return super().write_summary(history, first)
 
 
-@check_setting_types
+@make_checked_preset
 def langchain_summary(
     *,
     context_window: int | None = None,

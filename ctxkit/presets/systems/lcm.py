@@ -8,19 +8,19 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ctxkit.errors import BadArguments
-from ctxkit.policies.base import check_at_least
 from ctxkit.policies.compaction_and_pruning_rules import Rules
 from ctxkit.policies.guards import keep_if_smaller
 from ctxkit.policies.history.growing_columns_and_sums import SUMMARY
 from ctxkit.policies.offline_summarisers import SummariserInput
 from ctxkit.policies.texts.summary_prompts_and_audits import add_focus
 from ctxkit.policies.triggers import Overflow, Share
-from ctxkit.presets.registry_and_setting_checks import DocumentationDifference, check_setting_types
-from ctxkit.presets.shared_summaries_and_clearing import CustomCutSummary, make_removable_mask
+from ctxkit.policies.validated_settings_and_scheduled_prunings import check_at_least
+from ctxkit.presets.registry_and_setting_checks import DocumentationDifference, make_checked_preset
+from ctxkit.presets.shared_summaries_and_clearing import BaseCustomCutSummary, make_removable_mask
 
 if TYPE_CHECKING:
-    from ctxkit.policies.base import Natural, Positive
     from ctxkit.policies.history.history import History
+    from ctxkit.policies.validated_settings_and_scheduled_prunings import Natural, Positive
     from ctxkit.tokens import ContextBudget
 
 INSTRUCTIONS = (
@@ -55,7 +55,7 @@ DIFFERENCES = (
 # last `tail` messages always stay raw. Both loops end: the first where no chunk is left or a step
 # frees nothing, the second as each step leaves fewer summaries.
 @dataclass(frozen=True, kw_only=True, repr=False)
-class LeafSummaries(CustomCutSummary):
+class LeafSummaries(BaseCustomCutSummary):
     """Summarise the oldest chunk behind the summaries until the prompt fits; condense summaries
     when there are many.
     """
@@ -121,7 +121,7 @@ class LeafSummaries(CustomCutSummary):
         return history.summarise(stop, summary, why, start=start, method=self.name_method())
 
 
-@check_setting_types
+@make_checked_preset
 def lcm(
     *,
     context_window: int | None = None,

@@ -11,12 +11,12 @@ from ctxkit.errors import BadArguments
 from ctxkit.policies.compaction_and_pruning_rules import Rules
 from ctxkit.policies.texts.summary_prompts_and_audits import add_focus
 from ctxkit.policies.triggers import Overflow, Share
-from ctxkit.presets.registry_and_setting_checks import DocumentationDifference, check_setting_types
+from ctxkit.presets.registry_and_setting_checks import DocumentationDifference, make_checked_preset
 from ctxkit.presets.shared_summaries_and_clearing import MiddleSummary, find_end_of_removable
 
 if TYPE_CHECKING:
-    from ctxkit.policies.base import PositiveShare
     from ctxkit.policies.history.history import History
+    from ctxkit.policies.validated_settings_and_scheduled_prunings import PositiveShare
     from ctxkit.tokens import ContextBudget
 
 INSTRUCTIONS = (
@@ -75,7 +75,7 @@ class LettaSummary(MiddleSummary):
         return history.safe_before(n - 1) if n > 1 else 0
 
 
-@check_setting_types
+@make_checked_preset
 def letta(
     *,
     context_window: int | None = None,

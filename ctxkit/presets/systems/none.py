@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from ctxkit.policies.compaction_and_pruning_rules import Rules
-from ctxkit.presets.registry_and_setting_checks import check_setting_types
+from ctxkit.presets.registry_and_setting_checks import make_checked_preset
 
 
-@check_setting_types
+@make_checked_preset
 def none(*, context_window: int | None = None) -> Rules:
     """Return rules that never change anything.
 

@@ -9,17 +9,17 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ctxkit.policies.base import DataclassPolicy
 from ctxkit.policies.compaction_and_pruning_rules import Rules
 from ctxkit.policies.compaction_without_summary import make_opaque_item, replace_with_opaque_item
 from ctxkit.policies.guards import keep_if_smaller
 from ctxkit.policies.triggers import Above, Share
-from ctxkit.presets.registry_and_setting_checks import DocumentationDifference, check_setting_types
+from ctxkit.policies.validated_settings_and_scheduled_prunings import DataclassPolicy
+from ctxkit.presets.registry_and_setting_checks import DocumentationDifference, make_checked_preset
 from ctxkit.presets.shared_summaries_and_clearing import find_end_of_removable, make_removable_mask
 
 if TYPE_CHECKING:
-    from ctxkit.policies.base import Positive
     from ctxkit.policies.history.history import History
+    from ctxkit.policies.validated_settings_and_scheduled_prunings import Positive
     from ctxkit.tokens import ContextBudget
 
 DIFFERENCES = (
@@ -84,7 +84,7 @@ class StandaloneCompaction(ServerCompaction):
         return keep_if_smaller(history, new)
 
 
-@check_setting_types
+@make_checked_preset
 def openai_server(
     *,
     context_window: int | None = None,

@@ -33,8 +33,8 @@ from ctxkit.presets.openclaw_and_fased_settings import RESERVE_FLOOR
 from ctxkit.presets.registry_and_setting_checks import (
     DocumentationDifference,
     check_between,
-    check_setting_types,
     check_window,
+    make_checked_preset,
 )
 from ctxkit.session.messages import get_plain_text
 
@@ -179,7 +179,7 @@ def make_recent_turns_section(messages: list[Message], turns: int) -> str:
     return "\n\n## Recent turns preserved verbatim\n" + "\n".join(lines)
 
 
-@check_setting_types
+@make_checked_preset
 def openclaw(
     *,
     version: Literal["2026.9.6", "2026.3"] = "2026.9.6",

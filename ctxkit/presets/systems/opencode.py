@@ -26,14 +26,14 @@ from ctxkit.presets.config_key_mapping import (
     ConfigWriter,
     ParsedConfig,
     SystemConfigFile,
-    count_matching_keys,
     get_section,
+    ignore_single_matching_key,
 )
 from ctxkit.presets.registry_and_setting_checks import (
     LAST_CALL_DIFFERENCE,
     DocumentationDifference,
-    check_setting_types,
     check_window,
+    make_checked_preset,
 )
 from ctxkit.presets.shared_summaries_and_clearing import is_request_pending
 from ctxkit.session.messages import get_plain_text
@@ -195,7 +195,7 @@ class OpenCodeSummary(Summary):
         return history.safe_before(start or (last if last > 0 else n))
 
 
-@check_setting_types
+@make_checked_preset
 def opencode(
     *,
     version: Literal["1.18", "1.0", "2"] = "1.18",
@@ -328,7 +328,9 @@ def count_identifying_keys(config: Mapping[str, Any]) -> int:
     schema = "opencode.ai" in str(config.get("$schema", ""))
     common = sum(k in config for k in ("provider", "small_model", "autoupdate", "share"))
     return (
-        10 * schema + 3 * mine + count_matching_keys(common + ("/" in str(config.get("model", ""))))
+        10 * schema
+        + 3 * mine
+        + ignore_single_matching_key(common + ("/" in str(config.get("model", ""))))
     )
 
 

@@ -13,7 +13,7 @@ from ctxkit.policies.triggers import Above, Count, Overflow
 from ctxkit.presets.registry_and_setting_checks import (
     LARGER_SUMMARY_DIFFERENCE,
     DocumentationDifference,
-    check_setting_types,
+    make_checked_preset,
 )
 from ctxkit.presets.shared_summaries_and_clearing import MiddleSummary
 
@@ -87,7 +87,7 @@ class OpenHandsSummary(MiddleSummary):
         return cut if cut - self.front(history) >= self.minimum_progress * n else 0
 
 
-@check_setting_types
+@make_checked_preset
 def openhands(
     *,
     context_window: int | None = None,

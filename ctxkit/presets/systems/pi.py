@@ -18,8 +18,8 @@ from ctxkit.presets.config_key_mapping import (
 )
 from ctxkit.presets.registry_and_setting_checks import (
     DocumentationDifference,
-    check_setting_types,
     check_window,
+    make_checked_preset,
 )
 
 if TYPE_CHECKING:
@@ -130,7 +130,7 @@ DIFFERENCES = (
 )
 
 
-@check_setting_types
+@make_checked_preset
 def pi(
     *,
     version: Literal["1.5.2", "0.73.1", "0.58.3"] = "1.5.2",

@@ -16,16 +16,16 @@ from ctxkit.policies.message_hiding import PruneToolCalls
 from ctxkit.policies.summary_compaction import Summary
 from ctxkit.policies.texts.summary_prompts_and_audits import PULSE_SECTIONS
 from ctxkit.policies.triggers import Above, ReplyCutShort
-from ctxkit.policies.unpruned_prompt_forecast import estimate_tokens
+from ctxkit.policies.unpruned_prompt_forecast import estimate_history_tokens
 from ctxkit.presets.config_key_mapping import (
     ConfigKey,
     ConfigKeyTable,
     ConfigWriter,
     ParsedConfig,
     SystemConfigFile,
-    count_matching_keys,
+    ignore_single_matching_key,
 )
-from ctxkit.presets.registry_and_setting_checks import DocumentationDifference, check_setting_types
+from ctxkit.presets.registry_and_setting_checks import DocumentationDifference, make_checked_preset
 from ctxkit.session.messages import SENT_ROLE_KEY, Message, Text
 
 if TYPE_CHECKING:
@@ -134,10 +134,10 @@ def is_above_target(history: History, target: int) -> bool:
     # `estimated` adds up one rounded number for each message, the program rounds once. Both differ
     # by less than a token a message; only within that distance the exact sum is worked out.
     over = history.estimated - target
-    return over > 0 and (over > len(history) or estimate_tokens(history) > target)
+    return over > 0 and (over > len(history) or estimate_history_tokens(history) > target)
 
 
-@check_setting_types
+@make_checked_preset
 def pulse_coder(
     *,
     context_window_tokens: int = DEFAULT_WINDOW,
@@ -218,7 +218,7 @@ CONFIG_TABLE = ConfigKeyTable(
 
 def count_identifying_keys(config: Mapping[str, Any]) -> int:
     """Count the keys that identify pulse-coder."""
-    return count_matching_keys(sum(k.path in config for k in CONFIG_TABLE.keys)) * 3
+    return ignore_single_matching_key(sum(k.path in config for k in CONFIG_TABLE.keys)) * 3
 
 
 def read_config(config: Mapping[str, Any], _agent: str | None) -> ParsedConfig:

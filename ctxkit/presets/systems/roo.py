@@ -6,15 +6,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from ctxkit.policies.base import Fallback
 from ctxkit.policies.compaction_and_pruning_rules import Rules
+from ctxkit.policies.policy_base_and_chains import Fallback
 from ctxkit.policies.triggers import Overflow, Share
 from ctxkit.presets.registry_and_setting_checks import (
     LAST_CALL_DIFFERENCE,
     DocumentationDifference,
     check_between,
-    check_setting_types,
     check_window,
+    make_checked_preset,
 )
 from ctxkit.presets.shared_summaries_and_clearing import DropOlderHalf, SummariseAll
 
@@ -54,7 +54,7 @@ DIFFERENCES = (
 )
 
 
-@check_setting_types
+@make_checked_preset
 def roo(
     *,
     context_window: int | None = None,

@@ -7,21 +7,21 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
-from ctxkit.policies.base import DataclassPolicy
 from ctxkit.policies.compaction_and_pruning_rules import Rules
 from ctxkit.policies.summary_compaction import Summary
 from ctxkit.policies.texts.summary_prompts_and_audits import add_focus
 from ctxkit.policies.triggers import Count
+from ctxkit.policies.validated_settings_and_scheduled_prunings import DataclassPolicy
 from ctxkit.presets.registry_and_setting_checks import (
     LARGER_SUMMARY_DIFFERENCE,
     DocumentationDifference,
-    check_setting_types,
+    make_checked_preset,
 )
 
 if TYPE_CHECKING:
-    from ctxkit.policies.base import Natural, Positive
     from ctxkit.policies.history.history import History
     from ctxkit.policies.history.message_log import MessageLog
+    from ctxkit.policies.validated_settings_and_scheduled_prunings import Natural, Positive
     from ctxkit.session.messages import Message
     from ctxkit.tokens import ContextBudget
 
@@ -132,7 +132,7 @@ def _uses_tools(message: Message) -> bool:
     return message.role == "tool" or bool(message.tool_calls)
 
 
-@check_setting_types
+@make_checked_preset
 def semantic_kernel(
     *,
     method: Literal["summary", "truncation"] = "summary",

@@ -9,18 +9,18 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from ctxkit.policies.base import DataclassPolicy
 from ctxkit.policies.compaction_and_pruning_rules import Rules
 from ctxkit.policies.texts import message_content_and_truncation
 from ctxkit.policies.texts.summary_prompts_and_audits import add_focus
 from ctxkit.policies.triggers import Both, Count, Overflow, Share
-from ctxkit.presets.registry_and_setting_checks import DocumentationDifference, check_setting_types
+from ctxkit.policies.validated_settings_and_scheduled_prunings import DataclassPolicy
+from ctxkit.presets.registry_and_setting_checks import DocumentationDifference, make_checked_preset
 from ctxkit.presets.shared_summaries_and_clearing import MiddleSummary, is_request_pending
 from ctxkit.session.messages import get_plain_text
 
 if TYPE_CHECKING:
-    from ctxkit.policies.base import Natural, PositiveShare
     from ctxkit.policies.history.history import History
+    from ctxkit.policies.validated_settings_and_scheduled_prunings import Natural, PositiveShare
     from ctxkit.session.messages import Message
     from ctxkit.tokens import ContextBudget
 
@@ -127,7 +127,7 @@ class OldestShareSummary(MiddleSummary):
         return 0 if count <= 0 or history.steps else history.safe(count)
 
 
-@check_setting_types
+@make_checked_preset
 def strands(
     *,
     method: Literal["window", "summary"] = "window",

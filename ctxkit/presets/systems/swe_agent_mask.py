@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from ctxkit.policies.compaction_and_pruning_rules import Rules
 from ctxkit.policies.result_clearing_and_cache_ttl import Clear
-from ctxkit.presets.registry_and_setting_checks import check_setting_types
+from ctxkit.presets.registry_and_setting_checks import make_checked_preset
 
 MASKED_PLACEHOLDER = "Old environment output: ({lines} lines omitted)"
 
 
-@check_setting_types
+@make_checked_preset
 def swe_agent_mask(*, n: int = 10, polling: int = 1, context_window: int | None = None) -> Rules:
     """Return rules that show the last observations whole and mask the older ones, at every call.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ctxkit._internal.lazy_exports_and_hooks import make_dunder_dir
+from ctxkit._internal.lazy_exports_and_late_bound_calls import make_dunder_dir
 from ctxkit.errors import BadArguments
 from ctxkit.formats.sessions_from_arguments import as_session
 from ctxkit.plots.chart import write_page
@@ -104,7 +104,7 @@ def _export_kind(x: Any) -> str:
     if isinstance(x, pd.DataFrame) and set(x.columns) >= _SCORED:
         if x.empty:
             raise BadArguments("There are no runs to export: the frame is empty.")
-        from ctxkit.experiments.session_comparison_and_verdicts import Comparison
+        from ctxkit.experiments.rules_comparison_on_one_session import Comparison
 
         return "comparison" if isinstance(x, Comparison) else "sweep"
     if isinstance(x, pd.DataFrame):

@@ -19,7 +19,7 @@ from ctxkit._internal.formatting_and_sanitizing import (
     sanitize_line,
     wrap_lines,
 )
-from ctxkit._internal.lazy_exports_and_hooks import make_dunder_dir
+from ctxkit._internal.lazy_exports_and_late_bound_calls import make_dunder_dir
 from ctxkit._internal.redaction import redact
 from ctxkit.errors import BadArguments
 from ctxkit.formats.sessions_from_arguments import accepts_session
@@ -227,7 +227,7 @@ def make_card(session: Session, *, compaction: int = -1) -> CompactionCard:
         needed=tuple(
             RemovedItemNeededLater(
                 str(r["family"]),
-                redact_removed_value(str(r["item"]), texts.get(r["message"], "")),
+                redact_value_for_sharing(str(r["item"]), texts.get(r["message"], "")),
                 int(r["calls_until_needed"]),
                 str(r["fate"]),
             )
@@ -260,7 +260,7 @@ def write_card(session: Session, path: str | Path, *, compaction: int = -1) -> P
     return write_page(target, card.to_svg() if kind == ".svg" else card.to_html())
 
 
-def redact_removed_value(value: str, text: str) -> str:
+def redact_value_for_sharing(value: str, text: str) -> str:
     """Return a value of a message as it may be posted.
 
     A value is hidden where it is part of a secret by itself or within its message, and where it is

@@ -21,7 +21,7 @@ from ctxkit._internal.formatting_and_sanitizing import (
 from ctxkit.engine.cache_model.input_cost_prediction import describe_prediction, predict_input_cost
 from ctxkit.errors import BadArguments
 from ctxkit.experiments.score_columns import SCORE_COLUMN_NAMES, SCORE_COLUMNS
-from ctxkit.experiments.sweep_runs import mark_pareto_front
+from ctxkit.experiments.sweep_runs import summarise_runs_with_pareto_front
 from ctxkit.metrics.bootstrap_and_paired_tests import FEW_SESSIONS
 from ctxkit.metrics.context_window_report import report
 from ctxkit.metrics.cost.replay_cost_model import ReplayCostModel, closure_error
@@ -34,7 +34,7 @@ from ctxkit.plots.sweep_charts import frontier
 from ctxkit.session.compactions_and_prunings import group_edits
 from ctxkit.session.messages import Message, Text, Thinking, ToolCall
 from ctxkit.session.titles import get_title
-from ctxkit.tokens.message_sizes import measure_sizes
+from ctxkit.tokens.message_sizes_from_recorded_prompts import measure_sizes
 from ctxkit.widgets.reports.html_page import (
     PageSection,
     render_chart,
@@ -56,7 +56,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from ctxkit._internal.tables import Table
-    from ctxkit.experiments.session_comparison_and_verdicts import Comparison
+    from ctxkit.experiments.rules_comparison_on_one_session import Comparison
     from ctxkit.metrics.context_window_report import ContextReport, Contributor
     from ctxkit.plots.chart import Chart
     from ctxkit.session.session import Session
@@ -144,7 +144,7 @@ def describe_figure_sources(session: Session, row: Any) -> list[str]:
         Sentences on the accuracy, then on each kind of fact that the log lacks.
     """
     able = [bool(row[name]) for name in ("has_usage", "has_cache", "has_time", "has_text")]
-    lines = [*describe_session_accuracy(session)] if session.calls else []
+    lines = [*describe_session_cost_accuracy(session)] if session.calls else []
     lines += [no for can, (_, no) in zip(able, _ABILITIES, strict=True) if not can]
     lines += [yes for can, (yes, _) in zip(able, _ABILITIES, strict=True) if can]
     if not has_value(row.cost_usd):
@@ -258,7 +258,7 @@ def render_comparison_report(frame: Comparison) -> str:
     replays = getattr(frame, "replays", {})
     sections = [
         PageSection(
-            "What these figures rest on", render_sentence_list(describe_runs_accuracy(frame))
+            "What these figures rest on", render_sentence_list(describe_runs_cost_accuracy(frame))
         ),
         PageSection(
             "What each would have cost",
@@ -328,7 +328,9 @@ def render_sweep_report(frame: pd.DataFrame) -> str:
     sections = [
         PageSection(
             "What these figures rest on",
-            render_sentence_list([*describe_runs_accuracy(frame), *describe_sweep_caveats(frame)]),
+            render_sentence_list(
+                [*describe_runs_cost_accuracy(frame), *describe_sweep_caveats(frame)]
+            ),
         ),
         PageSection("Dollars against loss", render_chart(drawn, "frontier") if drawn else ""),
         PageSection("Settings", _settings_html(frame)),
@@ -417,7 +419,7 @@ def _settings_html(frame: pd.DataFrame) -> str:
             format_count(failed[row["rules"]]),
             *(_mean_text(row, name) for name in _CHOICE),
         )
-        for row in mark_pareto_front(frame).head(MAX_ROWS).to_dict("records")
+        for row in summarise_runs_with_pareto_front(frame).head(MAX_ROWS).to_dict("records")
     ]
     figures = ("cost $", "needed later, lost", "not paid back")
     head = ("rules", "on the Pareto front", "sessions", "failed", *figures)
@@ -565,7 +567,7 @@ class SessionEstimateAccuracy(NamedTuple):
     counter_error: float | None
 
 
-def describe_session_accuracy(session: Session) -> list[str]:
+def describe_session_cost_accuracy(session: Session) -> list[str]:
     """Return the sentences for a session; of a replay those of its record, and what a replay is.
 
     Args:
@@ -587,7 +589,7 @@ def describe_session_accuracy(session: Session) -> list[str]:
     return [*_accuracy_sentences([basis], replayed=session.origin is not None), *sentences]
 
 
-def describe_runs_accuracy(frame: pd.DataFrame) -> list[str]:
+def describe_runs_cost_accuracy(frame: pd.DataFrame) -> list[str]:
     """Return the sentences for rows of scores.
 
     Args:

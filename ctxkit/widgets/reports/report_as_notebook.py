@@ -14,7 +14,7 @@ import msgspec
 from ctxkit._internal.formatting_and_sanitizing import sanitize_line, sanitize_text
 from ctxkit.errors import BadArguments
 from ctxkit.experiments.score_columns import SCORE_COLUMN_NAMES, build_score_frame
-from ctxkit.experiments.sweep_runs import mark_pareto_front
+from ctxkit.experiments.sweep_runs import summarise_runs_with_pareto_front
 from ctxkit.formats import native as reader
 from ctxkit.formats import native as writer
 from ctxkit.formats.log_file_content import Source
@@ -27,7 +27,7 @@ from ctxkit.widgets.reports.html_reports import (
     COST_COLUMNS,
     LOSS_COLUMNS,
     describe_figure_sources,
-    describe_runs_accuracy,
+    describe_runs_cost_accuracy,
     describe_sweep_caveats,
     list_run_columns,
     make_frontier_chart,
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
     import pandas as pd
 
-    from ctxkit.experiments.session_comparison_and_verdicts import Comparison
+    from ctxkit.experiments.rules_comparison_on_one_session import Comparison
     from ctxkit.session.session import Session
 
 
@@ -124,7 +124,7 @@ def make_comparison_cells(frame: Comparison) -> Iterator[Any]:
     yield make_markdown_cell(
         f"# {escape_markdown(str(frame['session'].iloc[0]), 80)}: {len(frame)} settings compared",
         "What these figures rest on:",
-        sentences=describe_runs_accuracy(frame),
+        sentences=describe_runs_cost_accuracy(frame),
     )
     yield _runs_cell(frame, replays.get("recorded"))
     yield make_markdown_cell(_GO_ON)
@@ -169,7 +169,7 @@ def make_sweep_cells(frame: pd.DataFrame) -> Iterator[Any]:
     yield make_markdown_cell(
         "# A sweep of context settings",
         "What these figures rest on:",
-        sentences=[*describe_runs_accuracy(frame), *describe_sweep_caveats(frame)],
+        sentences=[*describe_runs_cost_accuracy(frame), *describe_sweep_caveats(frame)],
     )
     yield _runs_cell(frame, None)
     yield make_markdown_cell(_GO_ON)
@@ -184,7 +184,8 @@ def make_sweep_cells(frame: pd.DataFrame) -> Iterator[Any]:
         "Pareto front.",
     )
     yield make_code_cell(
-        f"front(runs).head({_LONG})", mark_pareto_front(_clean_frame(frame)).head(_LONG)
+        f"front(runs).head({_LONG})",
+        summarise_runs_with_pareto_front(_clean_frame(frame)).head(_LONG),
     )
     yield from _failure_cells(frame)
     yield make_markdown_cell("## Runs")
@@ -210,7 +211,7 @@ def _runs_cell(frame: pd.DataFrame, session: Session | None) -> Any:
         "from ctxkit.widgets.reports.report_as_notebook import unpack_session as unpack, "
         "unpack_runs\n"
     )
-    source += "from ctxkit.experiments import mark_pareto_front as front\n\n"
+    source += "from ctxkit.experiments import summarise_runs_with_pareto_front as front\n\n"
     source += f'runs = unpack_runs("{pack_runs(frame)}")\n'
     if session is not None:
         source += f'session = unpack("{pack_session(session)}")\n'

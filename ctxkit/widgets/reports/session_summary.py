@@ -31,7 +31,7 @@ from ctxkit._internal.tables import (
     Cell,
     Column,
     Table,
-    pad_to_width,
+    cut_and_pad_to_width,
 )
 from ctxkit.metrics.frames import frame
 from ctxkit.metrics.shown_figures_by_view import register_view_values
@@ -377,7 +377,7 @@ def render_session_list_summary(sessions: Sessions) -> MimeBundle:
 
 
 def _session_text(session: Session, facts: list[tuple[str, str]]) -> str:
-    out = [pad_to_width(get_title(session, TERMINAL_COLUMNS), TERMINAL_COLUMNS).rstrip()]
+    out = [cut_and_pad_to_width(get_title(session, TERMINAL_COLUMNS), TERMINAL_COLUMNS).rstrip()]
     out += _wrap_html(" · ".join(describe_session_origin(session)))
     out += _wrap_html(" · ".join(f"{name} {value}" for name, value in dict(facts).items()))
     out += [

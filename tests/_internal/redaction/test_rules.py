@@ -12,8 +12,8 @@ import yaml
 from _internal.redaction.rule_examples import ALPHABETS, WAYS, Example, drawn_example, split
 from _internal.redaction.secret_corpus import INNOCENT
 
+from ctxkit._internal.environment_secrets import FORMS
 from ctxkit._internal.redaction import (
-    FORMS,
     REDACTION_MARK,
     RULES,
     WEBHOOKS,

@@ -15,13 +15,15 @@ from ctxkit.agent.memory import format_digest, format_memory_block, rank_by_scor
 from ctxkit.agent.memory.entry_store import MAX_ENTRIES, MemoryFolder
 from ctxkit.errors import BadArguments, StoreError
 from ctxkit.policies import MEMORY_TYPES
-from ctxkit.policies.memory_entries_and_digests import (
-    MemoryEntryRanker,
+from ctxkit.policies.memory_entries import (
     decode_entry,
     encode_entry,
-    extract_query_terms,
     get_memory_folder_name,
     make_entry,
+)
+from ctxkit.policies.memory_ranking_and_digests import (
+    MemoryEntryRanker,
+    extract_query_terms,
     score_entry,
 )
 

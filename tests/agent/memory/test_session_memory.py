@@ -23,7 +23,7 @@ from ctxkit.agent import (
 )
 from ctxkit.agent.memory.providers import make_memory_provider
 from ctxkit.policies import Above, LessonRecall, Rules, Summary
-from ctxkit.policies.memory_entries_and_digests import make_entry
+from ctxkit.policies.memory_entries import make_entry
 from ctxkit.session import Usage
 from ctxkit.tokens import estimate_schema_tokens
 

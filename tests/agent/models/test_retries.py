@@ -5,7 +5,10 @@ from __future__ import annotations
 import pytest
 
 from ctxkit.agent import RetryPolicy
-from ctxkit.agent.models.provider_streams_and_retries import classify_failure, parse_retry_after
+from ctxkit.agent.models.provider_streams_and_retries import (
+    classify_retryable_failure,
+    parse_retry_after,
+)
 
 
 class Failed(Exception):
@@ -37,7 +40,7 @@ class Failed(Exception):
     ],
 )
 def test_each_failure_is_what_it_is(error, failure):
-    assert classify_failure(error) == failure
+    assert classify_retryable_failure(error) == failure
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,10 @@ import sys
 
 import pytest
 
-from ctxkit.agent.tools.built_in_tools import MAX_WRITTEN_CHARS, make_brief_and_summary_tools
+from ctxkit.agent.tools.python_shell_and_summary_tools import (
+    MAX_WRITTEN_CHARS,
+    make_brief_and_summary_tools,
+)
 from ctxkit.errors import BadArguments
 
 

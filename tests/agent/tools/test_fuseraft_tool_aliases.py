@@ -9,15 +9,15 @@ import pytest
 from builders import tool_call
 
 from ctxkit.agent import RootFolder, run_tool, tool
-from ctxkit.agent.tools.built_in_tools import (
+from ctxkit.agent.tools.execution_and_results import TOOL_ALIASES, resolve_alias
+from ctxkit.agent.tools.python_shell_and_summary_tools import (
     TOOL_NAMES,
     make_inert_brief_and_summary_tools,
     make_tools,
 )
-from ctxkit.agent.tools.execution_and_results import TOOL_ALIASES, resolve_alias
 from ctxkit.policies.result_excerpts_and_offload import format_stub
 from ctxkit.session import Message
-from ctxkit.teams.member_views_and_sub_agents import ASKING
+from ctxkit.teams.sub_agents_and_permissions import ASKING
 
 LINES = "\n".join(f"line {n}" for n in range(1, 101))
 

@@ -337,7 +337,7 @@ def test_programs_are_started_by_one_mechanism():
         == trees
         == {
             "child_processes.py",
-            "built_in_tools.py",
+            "python_shell_and_summary_tools.py",
             "compactor_gate_and_subprocess.py",
         }
     )

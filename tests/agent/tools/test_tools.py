@@ -13,7 +13,7 @@ from waiting import wait_until
 
 from ctxkit.agent import RootFolder, make_file_tools, make_python_tool, make_shell_tool, tool
 from ctxkit.agent.tools import file_search
-from ctxkit.agent.tools.built_in_tools import (
+from ctxkit.agent.tools.python_shell_and_summary_tools import (
     TOOL_NAMES,
     make_inert_brief_and_summary_tools,
     make_tools,

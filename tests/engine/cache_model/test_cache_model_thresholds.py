@@ -22,9 +22,9 @@ from ctxkit.engine.cache_model.input_cost_prediction import (
 from ctxkit.engine.cache_model.interval_calibration import select_calibration_sessions
 from ctxkit.engine.cache_model.training_counts import (
     CallClassCounts,
-    OneDeveloperSessions,
-    PastErrorsByEvidence,
+    PastErrorsByKnownLogs,
     PastPredictionError,
+    SameDeveloperSessions,
     count_session,
 )
 from ctxkit.session import Usage
@@ -150,7 +150,7 @@ def test_a_prompt_is_written_from_the_smallest_that_is_cached_on(prompt, field):
 def judged(developers: str, *, calls: int = 40, teachers: int = 4, **more):
     """Return sessions of so many calls and teachers, whose predictions were held against the record."""
     error = PastPredictionError(0.1, 0.2, 0.3)
-    past = PastErrorsByEvidence(teachers, 0.5, error, error, error)
+    past = PastErrorsByKnownLogs(teachers, 0.5, error, error, error)
     counts = {"turn start": CallClassCounts(calls=calls)}
     return [replace(row, past=past, counts=counts, **more) for row in teach(*developers)]
 
@@ -185,16 +185,16 @@ def at(*times: float, own: str, model: str = MODEL, tool: str = "pi"):
 def test_idle_is_since_the_last_call_of_the_same_program_and_model_in_another_log():
     me = at(1_000.0, 1_010.0, own="me")
     others = [at(100.0, 900.0, own="a"), at(950.0, own="b", model="gpt-5"), at(960.0, own="c", tool="codex"), at(2_000.0, own="d")]  # fmt: skip
-    assert OneDeveloperSessions([me, *others]).measure_idle(me) == 999.0 - 900.0
-    assert OneDeveloperSessions([me, *others[1:]]).measure_idle(me) == math.inf
-    assert OneDeveloperSessions([me]).measure_idle(me) is None
-    assert OneDeveloperSessions(others).measure_idle(session(user(), reply(9), id="x")) is None
+    assert SameDeveloperSessions([me, *others]).measure_idle(me) == 999.0 - 900.0
+    assert SameDeveloperSessions([me, *others[1:]]).measure_idle(me) == math.inf
+    assert SameDeveloperSessions([me]).measure_idle(me) is None
+    assert SameDeveloperSessions(others).measure_idle(session(user(), reply(9), id="x")) is None
     nested = replace(session(id="p"), children=(at(990.0, own="child"),))
-    assert OneDeveloperSessions([me, nested]).measure_idle(me) == 999.0 - 990.0
+    assert SameDeveloperSessions([me, nested]).measure_idle(me) == 999.0 - 990.0
 
 
 def test_logs_of_the_developer_that_read_a_cache_teach():
     cold = session(*[m for t in (1.0, 2.0) for m in (user(time=t), reply(20_000, time=t))], id="z")
-    logs = OneDeveloperSessions([at(100.0, 110.0, own="a"), at(500.0, own="b"), cold])
+    logs = SameDeveloperSessions([at(100.0, 110.0, own="a"), at(500.0, own="b"), cold])
     assert [c.session for c in logs.counts] == ["a"]
     assert {c.developer for c in logs.counts} == {"own"}

@@ -22,7 +22,7 @@ from ctxkit.engine.cache_model.input_cost_prediction import (
 )
 from ctxkit.engine.cache_model.miss_rate_estimator import simulate_reads
 from ctxkit.engine.cache_model.training_counts import (
-    OneDeveloperSessions,
+    SameDeveloperSessions,
     count_session,
     exclude_copies,
     get_recorded_reads,
@@ -220,19 +220,19 @@ def test_a_folder_of_logs_tells_when_the_last_one_was_and_teaches():
     others = []
     for i in range(12):
         sessions = [near(f"{i}a", 0.0, 0), near(f"{i}b", 30.0, 15_000), near(f"{i}c", 9e5, 0)]
-        logs = OneDeveloperSessions(sessions)
+        logs = SameDeveloperSessions(sessions)
         others += [
             replace(count_session(s, idle=logs.measure_idle(s)), developer=str(i), head=(n, i))
             for n, s in enumerate(sessions)
         ]
     for start, found in ((40.0, 15_000), (9e5, 0)):
         me = near("me", start, 0)
-        logs = OneDeveloperSessions([near("before", 0.0, 0), me])
+        logs = SameDeveloperSessions([near("before", 0.0, 0), me])
         calls = prepare_prediction(me, others, logs, uses_own_logs=False)
         reads = simulate_reads(calls.calls, calls.rates).rules_only
         assert reads[0] == pytest.approx(found), start
-    assert OneDeveloperSessions([me]).measure_idle(me) is None
-    assert OneDeveloperSessions([me, near("later", 1e6, 0)]).measure_idle(me) == math.inf
+    assert SameDeveloperSessions([me]).measure_idle(me) is None
+    assert SameDeveloperSessions([me, near("later", 1e6, 0)]).measure_idle(me) == math.inf
 
 
 def test_an_untaught_kind_gets_the_lifetime_alone_and_no_interval():
@@ -277,5 +277,5 @@ def test_a_score_learns_from_the_folder_of_the_developers_logs(real):
     rows = [ck.score(s, loss=False, logs=given) for given in (None, str(folder), logs)]
     errors = [row["prediction_error"] for row in rows]
     assert errors[0] != errors[1] == errors[2]
-    assert errors[1] == predict_input_cost(s, logs=OneDeveloperSessions(logs)).error
+    assert errors[1] == predict_input_cost(s, logs=SameDeveloperSessions(logs)).error
     assert rows[1]["prediction_low"] < errors[1] < rows[1]["prediction_high"]

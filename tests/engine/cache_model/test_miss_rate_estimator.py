@@ -30,7 +30,7 @@ from ctxkit.engine.cache_model.training_counts import (
     classify_call,
     count_session,
     exclude_copies,
-    get_model_family,
+    get_model_tier_or_version,
     has_miss_cause,
     with_initial_idle,
 )
@@ -226,7 +226,7 @@ def test_what_a_call_without_a_prompt_before_reads_is_nothing_or_half_of_its_pro
     ],
 )
 def test_models_that_cache_alike_are_a_family(model, family):
-    assert get_model_family(model) == family
+    assert get_model_tier_or_version(model) == family
 
 
 FIRST, SECOND, THIRD = make_calls(10_000, 12_000, 13_000)

@@ -77,14 +77,17 @@ def test_the_figures_are_those_of_the_comparison(session, kept):
 
 
 def test_facts_kept_are_those_that_stand_in_the_replay(session, kept):
-    from ctxkit.metrics import planted_facts_and_audits
+    from ctxkit.metrics import planted_facts_and_compaction_audits
 
     shares = []
     for seed in range(3):
-        said = planted_facts_and_audits.make_facts(12, seed)
-        replay = ck.replay(planted_facts_and_audits.plant_facts(session, said, seed), "codex")
+        said = planted_facts_and_compaction_audits.make_facts(12, seed)
+        replay = ck.replay(
+            planted_facts_and_compaction_audits.plant_facts(session, said, seed), "codex"
+        )
         shares.append(
-            sum(planted_facts_and_audits.check_facts_in_prompt(replay, said).values()) / 12
+            sum(planted_facts_and_compaction_audits.check_facts_in_prompt(replay, said).values())
+            / 12
         )
     assert load_baseline(kept)["codex"][session.id].figures["facts_kept"].value == pytest.approx(
         sum(shares) / 3

@@ -8,8 +8,8 @@ import pytest
 
 from ctxkit.errors import BadArguments
 from ctxkit.experiments import studies
-from ctxkit.experiments.studies import policy_turn_and_cost_ratios, published_runs_and_tables
-from ctxkit.experiments.studies.policy_turn_and_cost_ratios import bootstrap_ratio
+from ctxkit.experiments.studies import policy_ratios_and_noise_floors, published_runs_and_tables
+from ctxkit.experiments.studies.policy_ratios_and_noise_floors import bootstrap_ratio
 
 MODEL = "gemini_2.5_flash-agent-t_0.8-"
 NAMES = {
@@ -57,7 +57,7 @@ def permuted(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def test_a_policy_that_doubles_the_turns_is_found(tmp_path):
-    found = policy_turn_and_cost_ratios.compare_policies(
+    found = policy_ratios_and_noise_floors.compare_policies(
         made(tmp_path, {"raw": 1.0, "mask": 2.0, "summary": 1.0})
     )
     rows = found.set_index(["before", "after"])
@@ -71,14 +71,14 @@ def test_a_policy_that_doubles_the_turns_is_found(tmp_path):
 
 def test_permuted_policies_show_nothing(tmp_path):
     frame = permuted(made(tmp_path, {"raw": 1.0, "mask": 2.0, "summary": 1.0}))
-    found = policy_turn_and_cost_ratios.compare_policies(frame).set_index(["before", "after"])
+    found = policy_ratios_and_noise_floors.compare_policies(frame).set_index(["before", "after"])
     assert found.loc[("raw", "mask"), "turns"] == pytest.approx(1, abs=0.12)
 
 
 def test_published_policies_differ_and_permuted_ones_do_not(trap):
     real, noise = (
-        policy_turn_and_cost_ratios.compare_policies(trap),
-        policy_turn_and_cost_ratios.compare_policies(permuted(trap)),
+        policy_ratios_and_noise_floors.compare_policies(trap),
+        policy_ratios_and_noise_floors.compare_policies(permuted(trap)),
     )
     pairs = [f[(f["before"] == "raw") & (f["tasks"] > 50)] for f in (real, noise)]
     doubled = pairs[0].query("scaffold == 'openhands' and setting == 'M=10'")["turns"].item()
@@ -140,7 +140,7 @@ def test_an_interval_shrinks_with_tasks_and_holds_the_truth():
 
 
 def test_models_that_were_left_out_fall_into_the_interval():
-    left = policy_turn_and_cost_ratios.cross_validate_elongation()
+    left = policy_ratios_and_noise_floors.cross_validate_elongation()
     assert len(left) == 13
     assert 0.7 <= left["held"].mean() <= 0.9
     assert studies.table("ratios")["family"].isin(["gemini", "qwen"]).all()

@@ -98,9 +98,9 @@ def test_it_sees_numbers_wherever_they_stand(small):
 
 
 def test_the_pictures_show_the_distance(seeing):
-    text = ck.studies.charts.chart_closed_loop(seeing).to_text()
+    text = ck.studies.charts.chart_predicted_and_real_outcomes(seeing).to_text()
     assert format_change(seeing.loc["mask 3", "usd_error"]) in text
     for figure in ("calls", "tokens"):
-        chart = ck.studies.charts.chart_closed_loop(seeing, figure)
+        chart = ck.studies.charts.chart_predicted_and_real_outcomes(seeing, figure)
         assert "<svg" in chart.to_html()
         assert len(chart.to_plotly()["data"]) == len(seeing) + 2

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from ctxkit.errors import BadArguments
-from ctxkit.experiments.studies.mask_and_visibility_accuracy import (
+from ctxkit.experiments.studies.mask_token_errors_and_visibility_exams import (
     measure_accuracy_by_visibility,
     read_exam_answers,
 )

@@ -8,11 +8,11 @@ import msgspec
 
 from ctxkit.engine.cache_model.training_counts import load_training_counts
 from ctxkit.experiments.studies.forecast_and_threshold_holdout import (
-    count_shared_prefix_tokens,
+    count_tokens_shared_between_calls,
     make_developers,
     measure_archive_coverage,
     measure_coverage,
-    price_shared_prefix_tokens,
+    price_tokens_shared_between_calls,
 )
 from ctxkit.session import Usage
 
@@ -22,8 +22,8 @@ PAGE = Path(__file__).parents[3] / "docs" / "forecasts.md"
 def test_four_of_five_later_sessions_lie_in_the_interval():
     for figure in (
         lambda row: float(row.calls),
-        count_shared_prefix_tokens,
-        price_shared_prefix_tokens,
+        count_tokens_shared_between_calls,
+        price_tokens_shared_between_calls,
     ):
         result = measure_coverage(figure)
         assert result.developers_n >= 10
@@ -75,11 +75,14 @@ def make_dearer(message):
 
 def test_carried_tokens_have_a_price_only_with_that_of_the_model():
     row = next(r for r in load_training_counts() if "claude" in r.model and has_hits(r))
-    assert price_shared_prefix_tokens(msgspec.structs.replace(row, model="no such model")) is None
+    assert (
+        price_tokens_shared_between_calls(msgspec.structs.replace(row, model="no such model"))
+        is None
+    )
     lost = {k: msgspec.structs.replace(c, lost=c.expected) for k, c in row.counts.items()}
-    assert price_shared_prefix_tokens(
+    assert price_tokens_shared_between_calls(
         msgspec.structs.replace(row, counts=lost)
-    ) > price_shared_prefix_tokens(row)
+    ) > price_tokens_shared_between_calls(row)
 
 
 def has_hits(row):

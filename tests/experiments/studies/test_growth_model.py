@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ctxkit.experiments.studies.policy_turn_and_cost_ratios import (
+from ctxkit.experiments.studies.policy_ratios_and_noise_floors import (
     MASKED_LINE_TOKENS,
     SUMMARY_TOKENS,
     estimate_first_prompt_tokens,

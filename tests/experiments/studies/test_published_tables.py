@@ -7,14 +7,17 @@ from make_studies import write_tables
 
 from ctxkit.errors import BadArguments
 from ctxkit.experiments import studies
-from ctxkit.experiments.studies import mask_and_visibility_accuracy, policy_turn_and_cost_ratios
+from ctxkit.experiments.studies import (
+    mask_token_errors_and_visibility_exams,
+    policy_ratios_and_noise_floors,
+)
 from ctxkit.experiments.studies.published_runs_and_tables import (
     COMPLEXITY_TRAP,
     TABLES_FOLDER,
     find_published_file,
     list_table_names,
 )
-from ctxkit.metrics import run_elongation
+from ctxkit.metrics import run_elongation_from_studies
 
 
 def test_every_table_says_where_it_comes_from_and_is_small():
@@ -32,9 +35,9 @@ def test_every_table_says_where_it_comes_from_and_is_small():
 @pytest.mark.parametrize(
     ("name", "columns"),
     [
-        ("masks", mask_and_visibility_accuracy.MASK_COLUMNS),
-        ("ratios", policy_turn_and_cost_ratios.RATIO_COLUMNS),
-        ("floors", policy_turn_and_cost_ratios.FLOOR_COLUMNS),
+        ("masks", mask_token_errors_and_visibility_exams.MASK_COLUMNS),
+        ("ratios", policy_ratios_and_noise_floors.RATIO_COLUMNS),
+        ("floors", policy_ratios_and_noise_floors.FLOOR_COLUMNS),
     ],
 )
 def test_the_columns_are_those_that_are_told(name, columns):
@@ -43,7 +46,7 @@ def test_the_columns_are_those_that_are_told(name, columns):
 
 def test_the_floor_in_force_is_the_one_that_was_measured():
     found = studies.table("floors").set_index(["figure", "tasks"])["floor"]
-    assert abs(found["usd", 50] - run_elongation.NOISE_FLOOR) < 0.01
+    assert abs(found["usd", 50] - run_elongation_from_studies.NOISE_FLOOR) < 0.01
 
 
 def test_runs_that_are_not_there_are_a_sentence(tmp_path, monkeypatch):
@@ -57,4 +60,4 @@ def test_they_are_made_again_byte_by_byte(published, tmp_path):
     *made, turns = write_tables(published, tmp_path, tmp_path / "elongation.csv")
     for path in made:
         assert path.read_bytes() == (TABLES_FOLDER / path.name).read_bytes(), path.name
-    assert turns.read_bytes() == run_elongation._STUDIES_FILE.read_bytes()
+    assert turns.read_bytes() == run_elongation_from_studies._STUDIES_FILE.read_bytes()

@@ -11,8 +11,8 @@ from ctxkit import studies
 from ctxkit.experiments.studies.user_rule_survival import (
     HELD_OUT_WORDINGS,
     TUNED_WORDINGS,
+    compare_survival_with_keep_rules,
     make_user_rule_conversations,
-    measure_user_rule_survival,
 )
 
 PAGE = Path(__file__).parents[3] / "docs" / "keep-rules.md"
@@ -30,7 +30,7 @@ def test_the_wordings_that_are_measured_are_not_those_the_extractor_was_written_
 
 
 def test_rules_are_kept_where_without_it_they_go():
-    frame = measure_user_rule_survival(
+    frame = compare_survival_with_keep_rules(
         make_user_rule_conversations(1), ["claude_code", "strands", "pi"]
     )
     assert (frame["kept_empty"] < 0.7).all()
@@ -42,9 +42,9 @@ def test_an_extractor_that_finds_nothing_is_noticed(monkeypatch):
     monkeypatch.setattr(
         "ctxkit.policies.user_rule_extraction.iter_rules_and_statements", lambda _: ()
     )
-    (row,) = measure_user_rule_survival(make_user_rule_conversations(1), ["claude_code"]).to_dict(
-        "records"
-    )
+    (row,) = compare_survival_with_keep_rules(
+        make_user_rule_conversations(1), ["claude_code"]
+    ).to_dict("records")
     assert row["with_empty"] == row["kept_empty"] < 0.5
 
 

@@ -35,6 +35,6 @@ def test_the_chart_of_behaviour_has_every_main_run(figure):
 def test_the_chart_of_windows_has_every_window():
     chart = charts.chart_mask_errors(studies.table("masks"))
     assert [r[0] for r in chart.rows] == [
-        str(n) for n in studies.mask_and_visibility_accuracy.MASK_WINDOWS
+        str(n) for n in studies.mask_token_errors_and_visibility_exams.MASK_WINDOWS
     ]
     assert len(chart.to_plotly()["data"]) == 4

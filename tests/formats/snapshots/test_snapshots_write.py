@@ -14,7 +14,7 @@ from snapshot_logs import MARKER, ROW
 import ctxkit as ck
 from ctxkit.errors import BadArguments, StoreError
 from ctxkit.formats import write_snapshots
-from ctxkit.formats.snapshots.log_writer import encode_snapshot, format_dotnet_time
+from ctxkit.formats.snapshots.token_log_writer import encode_snapshot, format_dotnet_time
 
 
 def writer(path, **more):

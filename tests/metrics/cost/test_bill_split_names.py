@@ -6,7 +6,7 @@ import pytest
 from builders import assistant, result, session, tool_call, user
 
 import ctxkit as ck
-from ctxkit.metrics.cost.spend_breakdown import SPLITS
+from ctxkit.metrics.cost.spend_by_turn_tool_file import SPLITS
 from ctxkit.session import Usage
 
 SONNET, HAIKU = "claude-sonnet-4-5", "claude-haiku-4-5"

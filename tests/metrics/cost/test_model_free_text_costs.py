@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import ctxkit as ck
-from ctxkit.policies import HybridSummary, NarrativeSummary, Rules
+from ctxkit.policies import FuseraftSummary, HybridSummary, Rules
 from ctxkit.policies.tool_evidence_summaries import HybridSummariser
 from ctxkit.session import Text, Usage
 
@@ -127,7 +127,7 @@ def test_the_evidence_of_hybrid_costs_nothing():
         HybridSummary(
             keep_tokens=2_000, summariser=HybridSummariser(summariser=lambda passage: "short")
         ),
-        NarrativeSummary(keep_replies=4, mode="hybrid", summariser=lambda passage: "short"),
+        FuseraftSummary(keep_replies=4, mode="hybrid", summariser=lambda passage: "short"),
     ],
 )
 def test_evidence_before_the_text_of_a_plain_function_is_free(policy):

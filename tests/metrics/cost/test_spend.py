@@ -15,7 +15,7 @@ import ctxkit as ck
 from ctxkit._internal.chart_style import choose_text_colour
 from ctxkit._internal.tables import display_width
 from ctxkit.metrics import session_bill
-from ctxkit.metrics.cost.spend_breakdown import SPLITS, Spend
+from ctxkit.metrics.cost.spend_by_turn_tool_file import SPLITS, Spend
 from ctxkit.session import ToolSchema, Usage
 
 MODEL = "claude-sonnet-4-5"

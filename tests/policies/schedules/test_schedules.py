@@ -20,7 +20,7 @@ from ctxkit.policies import (
     ScheduledPruning,
     apply_policy,
 )
-from ctxkit.policies.base import is_fully_scheduled
+from ctxkit.policies.validated_settings_and_scheduled_prunings import is_fully_scheduled
 from ctxkit.tokens import ContextBudget
 
 SEEDS = st.integers(0, 10**6)

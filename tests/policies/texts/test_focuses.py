@@ -62,9 +62,11 @@ def held(text):
 def test_what_is_near_a_focus(focus, near, far):
     terms = tfidf_extracts_and_focus.parse_focus(focus).terms
     assert [
-        w for w in near if not any(tfidf_extracts_and_focus.is_near_term(w, t) for t in terms)
+        w for w in near if not any(tfidf_extracts_and_focus.matches_focus_term(w, t) for t in terms)
     ] == []
-    assert [w for w in far if any(tfidf_extracts_and_focus.is_near_term(w, t) for t in terms)] == []
+    assert [
+        w for w in far if any(tfidf_extracts_and_focus.matches_focus_term(w, t) for t in terms)
+    ] == []
 
 
 def test_a_focus_without_a_word_is_none():

@@ -17,7 +17,7 @@ from ctxkit.widgets.reports.compaction_card import (
     MAX_NEEDED,
     REDACTED_VALUE,
     make_card,
-    redact_removed_value,
+    redact_value_for_sharing,
     write_card,
 )
 
@@ -116,7 +116,7 @@ def test_no_value_of_the_corpus_shows_a_secret(make):
         (kind, item.text)
         for kind, text, secret in rows
         for item in extract_items(user(text))
-        if secret in redact_removed_value(item.text, text)
+        if secret in redact_value_for_sharing(item.text, text)
     ]
     assert leaks == []
     card = make_card(talk("\n".join([*(text for _, text, _ in rows), "in src/money.py"])))
@@ -126,11 +126,12 @@ def test_no_value_of_the_corpus_shows_a_secret(make):
 
 def test_a_part_of_a_secret_is_hidden_by_what_stands_around_it():
     assert (
-        redact_removed_value("hunter2-and-more-9", "password: hunter2-and-more-9") == REDACTED_VALUE
+        redact_value_for_sharing("hunter2-and-more-9", "password: hunter2-and-more-9")
+        == REDACTED_VALUE
     )
-    assert redact_removed_value("src/a.py", "see src/a.py") == "src/a.py"
-    assert redact_removed_value("/Users/ada/src/a.py", "") == "~/src/a.py"
-    assert redact_removed_value("C:\\Users\\ada\\a.py", "") == "~\\a.py"
+    assert redact_value_for_sharing("src/a.py", "see src/a.py") == "src/a.py"
+    assert redact_value_for_sharing("/Users/ada/src/a.py", "") == "~/src/a.py"
+    assert redact_value_for_sharing("C:\\Users\\ada\\a.py", "") == "~\\a.py"
 
 
 def test_files(tmp_path):

@@ -13,8 +13,8 @@ from widgets.reports.hostile_logs import EVIL, hostile, intruders
 import ctxkit as ck
 from ctxkit.errors import BadArguments
 from ctxkit.widgets.reports.html_reports import (
-    describe_runs_accuracy,
-    describe_session_accuracy,
+    describe_runs_cost_accuracy,
+    describe_session_cost_accuracy,
     format_score,
 )
 
@@ -119,11 +119,11 @@ def test_other_frames_are_refused(runs, tmp_path):
 
 
 def test_what_cannot_be_checked_is_said_not_made_up():
-    bare = " ".join(describe_session_accuracy(session(user(), assistant())))
+    bare = " ".join(describe_session_cost_accuracy(session(user(), assistant())))
     assert "Prediction error: unknown" in bare
     assert "%" not in bare
     replayed = ck.replay(grown("one"), ck.presets.none())
-    assert describe_session_accuracy(replayed)[0].startswith("Open loop")
+    assert describe_session_cost_accuracy(replayed)[0].startswith("Open loop")
 
 
 def test_the_worst_of_several_sessions_is_named():
@@ -132,7 +132,7 @@ def test_the_worst_of_several_sessions_is_named():
         ["none"],
         progress=False,
     )
-    said = " ".join(describe_runs_accuracy(rows))
+    said = " ".join(describe_runs_cost_accuracy(rows))
     assert "over 2 of 3 sessions" in said
     assert "67 % of the billed calls have a price" in said
 

@@ -14,7 +14,11 @@ from ctxkit.course.generator.repository_and_agent import (
     RepositoryAgent,
     make_repository_files,
 )
-from ctxkit.course.generator.session_recorder import SONNET, SampleVariation, SessionRecorder
+from ctxkit.course.generator.session_recorder import (
+    SONNET,
+    SampleNameAndDateReplacer,
+    SessionRecorder,
+)
 from ctxkit.errors import BadArguments
 from ctxkit.session.messages import ToolSchema
 from ctxkit.session.session import Session
@@ -83,15 +87,15 @@ def make_session(seed: int | str) -> Session:
         raise BadArguments("A seed is a whole number or a text: ck.course.make_session(7).")
     if not 0 < len(text := str(seed)) <= _MAX_SEED_CHARS:
         raise BadArguments(f"A seed has 1 to {_MAX_SEED_CHARS} characters.")
-    return _make_from_seed(f"session {text}", SampleVariation.draw(text))
+    return _make_from_seed(f"session {text}", SampleNameAndDateReplacer.draw(text))
 
 
 def make_billing_session() -> Session:
     """Return the sample `billing`, as it ships with the kit."""
-    return _make_from_seed(SEED, SampleVariation())
+    return _make_from_seed(SEED, SampleNameAndDateReplacer())
 
 
-def _make_from_seed(seed: int | str, names: SampleVariation) -> Session:
+def _make_from_seed(seed: int | str, names: SampleNameAndDateReplacer) -> Session:
     rng, count_tokens = random.Random(seed), tokens.exact_counter()  # noqa: S311  no secret
     schema_tokens = 1_240 + sum(
         count_tokens(f"{t.name}{t.description}{t.parameters}") for t in _TOOLS

@@ -23,11 +23,11 @@ from ctxkit.formats.sessions_from_arguments import as_sessions
 from ctxkit.metrics.cost import bill_splits
 from ctxkit.metrics.cost.bill_splits import (
     BillPart,
-    PromptCosts,
+    PromptCostsByMessage,
     RepeatedCall,
     UnusedTool,
     attribute_prompt_costs,
-    find_repeated_results,
+    find_repeated_calls,
     find_unused_tools,
     render_bill_treemap,
 )
@@ -196,19 +196,19 @@ class Spend(BillSplits):
         )
 
     @cached_property
-    def prompt_costs(self) -> PromptCosts:
+    def prompt_costs(self) -> PromptCostsByMessage:
         """The cost of each message in prompts."""
         return attribute_prompt_costs(self.session, self.bill.charges)
 
     @cached_property
-    def resent_tokens(self) -> list[bill_splits.ResentTokens]:
+    def resent_tokens(self) -> list[bill_splits.PricedCacheMiss]:
         """The tokens that were sent again because they were not in the cache."""
         return bill_splits.price_cache_misses(self.session, self.bill)
 
     @cached_property
     def repeated_results(self) -> list[RepeatedCall]:
         """Results that the same tool call fetched more than once, the most expensive first."""
-        return find_repeated_results(self.session, self.prompt_costs)
+        return find_repeated_calls(self.session, self.prompt_costs)
 
     @cached_property
     def unused_tools(self) -> list[UnusedTool]:

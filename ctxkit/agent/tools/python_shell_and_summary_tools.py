@@ -16,7 +16,8 @@ from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 
-from ctxkit._internal.redaction import get_environment_without_secrets, redact, redact_json
+from ctxkit._internal.environment_secrets import get_environment_without_secrets
+from ctxkit._internal.redaction import redact, redact_json
 from ctxkit.agent.child_processes import END_SECONDS, ProcessTree
 from ctxkit.agent.tools.execution_and_results import image_from_value
 from ctxkit.agent.tools.file_and_document_tools import make_document_tool, make_file_tools
@@ -61,7 +62,7 @@ def make_tools(
     Example:
         >>> import tempfile
         >>> from ctxkit.agent import RootFolder
-        >>> from ctxkit.agent.tools.built_in_tools import make_tools
+        >>> from ctxkit.agent.tools.python_shell_and_summary_tools import make_tools
         >>> [tool.name for tool in make_tools(["python"], RootFolder(tempfile.mkdtemp()), {})]
         ['python']
     """

@@ -14,7 +14,7 @@ from math import exp, log, sqrt
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from ctxkit._internal.lazy_exports_and_hooks import make_dunder_dir
+from ctxkit._internal.lazy_exports_and_late_bound_calls import make_dunder_dir
 from ctxkit.errors import BadArguments
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ INTERVAL_LEVEL = 0.8
 NOISE_FLOOR = 0.21
 """Two runs of one policy over the same 50 tasks differ in dollars by at most this share in 80 of
 100 cases; three measured pairs differ by 9, 14 and 2 %
-(`ctxkit.experiments.studies.policy_turn_and_cost_ratios`).
+(`ctxkit.experiments.studies.policy_ratios_and_noise_floors`).
 """
 _STUDENT_T = (3.078, 1.886, 1.638, 1.533, 1.476, 1.440, 1.415, 1.397, 1.383, 1.372, 1.363, 1.356)
 """Student's t for an 80 % interval, by degrees of freedom from 1."""

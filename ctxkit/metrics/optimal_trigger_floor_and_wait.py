@@ -35,11 +35,10 @@ from ctxkit._internal.formatting_and_sanitizing import (
     sanitize_line,
     wrap_lines,
 )
-from ctxkit._internal.lazy_exports_and_hooks import make_dunder_dir
+from ctxkit._internal.lazy_exports_and_late_bound_calls import make_dunder_dir
 from ctxkit._internal.tables import TERMINAL_COLUMNS, TEXT_COLOR_CSS, Cell, Column, Table
 from ctxkit.errors import BadArguments
 from ctxkit.formats.sessions_from_arguments import accepts_session
-from ctxkit.metrics.coding_agent_trigger_config import describe_trigger_setting
 from ctxkit.metrics.compaction_formulas import best_trigger, requests_until_reset_pays
 from ctxkit.metrics.context_growth_and_floor import (
     ContextFloor,
@@ -55,8 +54,9 @@ from ctxkit.metrics.message_visibility import get_visibility
 from ctxkit.metrics.threshold_replays import (
     NEAR_OPTIMAL,
     LossBoundByThreshold,
-    ThresholdReplayCosts,
+    ReplayCostByThreshold,
 )
+from ctxkit.metrics.trigger_setting_instructions_by_agent import describe_trigger_setting
 from ctxkit.session.titles import get_title
 
 if TYPE_CHECKING:
@@ -441,7 +441,9 @@ def when_to_compact(
     low, high = costs.find_near_optimal(
         best, window, smallest=best if best > cheapest else floor + 1
     )
-    replays = ThresholdReplayCosts(session, profile.message_sizes, floor - front - summary, summary)
+    replays = ReplayCostByThreshold(
+        session, profile.message_sizes, floor - front - summary, summary
+    )
     low, high = replays.find_alike(best, low, high, profile.growth / 2, progress=progress)
     rates = costs.rates(best)
     triggers = {"best": best, "twice as often": (best + floor) // 2}

@@ -23,10 +23,12 @@ MAX_LIVE_CHARTS = 100
 """Charts of a kernel that are live. In the place of older ones their still pictures stand again."""
 
 
-class LiveChart(anywidget.AnyWidget):  # type: ignore[misc]
+class InteractivePlotlyView(anywidget.AnyWidget):  # type: ignore[misc]
     """A plotly figure that is never stored: only a slot of a cell's output names its model."""
 
-    _esm = read_widget_asset("plotly_loader.js") + read_widget_asset("live_chart.js")
+    _esm = read_widget_asset("plotly_loader.js") + read_widget_asset(
+        "interactive_view_of_still_chart.js"
+    )
     figure = t.Dict().tag(sync=True)
     """`data` and `layout` as plain JSON."""
     title = t.Unicode().tag(sync=True)
@@ -39,7 +41,7 @@ class LiveChart(anywidget.AnyWidget):  # type: ignore[misc]
         self.on_msg(lambda _, request, __: send_plotly_library(self, request))
 
 
-_live_charts: deque[LiveChart] = deque()
+_live_charts: deque[InteractivePlotlyView] = deque()
 
 
 def render_live_chart_slot(figure: Mapping[str, Any], title: str, picture: str) -> str | None:
@@ -57,7 +59,7 @@ def render_live_chart_slot(figure: Mapping[str, Any], title: str, picture: str) 
     LiveViewMounter.ensure()  # it also gives plotly's words the colour of the page
     if needs_widget_output():
         return None
-    chart = LiveChart(figure=dict(figure), title=title)
+    chart = InteractivePlotlyView(figure=dict(figure), title=title)
     _live_charts.append(chart)
     if len(_live_charts) > MAX_LIVE_CHARTS:
         _live_charts.popleft().close()

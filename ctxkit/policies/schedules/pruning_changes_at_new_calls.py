@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
 
 from ctxkit.policies.history.growing_columns_and_sums import USER
 from ctxkit.policies.history.history_view_and_searches import get_role_code
-from ctxkit.policies.schedules.messages_before_pruning import NEVER
+from ctxkit.policies.schedules.messages_without_any_pruning import NEVER
 from ctxkit.policies.schedules.pruned_message_states import (
     SUM_CHARS,
     SUM_RESULT_CHARS,
@@ -16,17 +16,20 @@ from ctxkit.policies.schedules.pruned_message_states import (
     ContentForCallRange,
     select_changes_between,
 )
-from ctxkit.session.tool_calls import matches_tool
+from ctxkit.session.tool_call_paths_and_descriptions import matches_tool
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
-    from ctxkit.policies.schedules.messages_before_pruning import MessageState, UnprunedMessages
+    from ctxkit.policies.schedules.messages_without_any_pruning import (
+        MessageState,
+        UnprunedMessages,
+    )
     from ctxkit.policies.schedules.pruned_message_states import (
         Layer,
         NewContent,
         PruningPartChanges,
-        UndoChange,
+        UndoChangeSentinel,
     )
     from ctxkit.session.messages import Message, ToolCall
     from ctxkit.tokens.token_counters import ContextBudget
@@ -84,7 +87,7 @@ class ScheduleView:
     def change(
         self,
         p: int,
-        content: NewContent | UndoChange,
+        content: NewContent | UndoChangeSentinel,
         since: int,
         until: int = NEVER,
         *,

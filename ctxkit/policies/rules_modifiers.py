@@ -8,28 +8,36 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import structs
 
-from ctxkit._internal.lazy_exports_and_hooks import make_dunder_dir
+from ctxkit._internal.lazy_exports_and_late_bound_calls import make_dunder_dir
 from ctxkit.errors import BadArguments
-from ctxkit.policies.base import BasePolicy, CompositePolicy, ValidatedSettings
 from ctxkit.policies.history.history import is_new_request
 from ctxkit.policies.offline_summarisers import SummariserInput, get_summary_text
+from ctxkit.policies.policy_base_and_chains import BasePolicy, CompositePolicy
 from ctxkit.policies.protocols import name_of
 from ctxkit.policies.summary_compaction import Summary
 from ctxkit.policies.triggers import BaseTrigger, Share
 from ctxkit.policies.user_rule_extraction import KeepUserRules
+from ctxkit.policies.validated_settings_and_scheduled_prunings import ValidatedSettings
 from ctxkit.session.messages import Message, Text
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ctxkit.policies.base import PositiveShare
     from ctxkit.policies.compaction_and_pruning_rules import Rules
     from ctxkit.policies.history.history import History
     from ctxkit.policies.protocols import PromptForecast
+    from ctxkit.policies.validated_settings_and_scheduled_prunings import PositiveShare
     from ctxkit.tokens.token_counters import ContextBudget
 
 
-__all__ = ["append_only", "at_boundaries", "keep_rules", "leveled", "prepared", "stable_first"]
+__all__ = [
+    "add_task_boundary_trigger",
+    "append_only",
+    "draft_then_finish_summaries",
+    "keep_first_request",
+    "keep_rules",
+    "leveled",
+]
 __dir__ = make_dunder_dir(__all__)
 
 LEVEL_KEY = "level"
@@ -170,7 +178,7 @@ def append_only(rules: Rules) -> Rules:
     return _replace_summaries(rules, partial(_with_settings, summaries_stay=True))
 
 
-def stable_first(rules: Rules) -> Rules:
+def keep_first_request(rules: Rules) -> Rules:
     """Return rules that keep the first user request, and all before it, in front of the summary.
 
     Args:
@@ -182,7 +190,7 @@ def stable_first(rules: Rules) -> Rules:
     Example:
         >>> import ctxkit as ck
         >>> above = ck.policies.triggers.Above(4_000)
-        >>> rules = stable_first(ck.policies.Rules("summary:keep_tokens=2000", above))
+        >>> rules = keep_first_request(ck.policies.Rules("summary:keep_tokens=2000", above))
         >>> replay = ck.replay(ck.read(ck.samples.path("chat")), rules)
         >>> [item.message.role for item in replay.sent(-1)][:4]
         ['system', 'system', 'user', 'summary']
@@ -239,7 +247,7 @@ class DraftAndFinalSummariser:
         return self.commit(replace(passage, instructions=instructions))
 
 
-def prepared(
+def draft_then_finish_summaries(
     rules: Rules,
     prepare: Callable[[SummariserInput], Any],
     commit: Callable[[SummariserInput], Any] | None = None,
@@ -257,7 +265,7 @@ def prepared(
     Example:
         >>> import ctxkit as ck
         >>> rules = ck.policies.Rules("summary", ck.policies.triggers.Above(80_000))
-        >>> drafted = prepared(rules, lambda passage: "Goals and open questions")
+        >>> drafted = draft_then_finish_summaries(rules, lambda passage: "Goals and open questions")
         >>> drafted.summariser.name
         'prepared'
     """
@@ -289,7 +297,7 @@ class TaskBoundaryTrigger(ValidatedSettings, BaseTrigger):
         return call
 
 
-def at_boundaries(rules: Rules, share: float = 0.5) -> Rules:
+def add_task_boundary_trigger(rules: Rules, share: float = 0.5) -> Rules:
     """Return rules that also compact where a new task begins, from a share of the window on.
 
     Args:
@@ -303,7 +311,8 @@ def at_boundaries(rules: Rules, share: float = 0.5) -> Rules:
         >>> import ctxkit as ck
         >>> above = ck.policies.triggers.Above(8_000)
         >>> rules = ck.policies.Rules("window:keep_tokens=2000", above, window=10_000)
-        >>> replay = ck.replay(ck.read(ck.samples.path("chat")), at_boundaries(rules, share=0.4))
+        >>> rules = add_task_boundary_trigger(rules, share=0.4)
+        >>> replay = ck.replay(ck.read(ck.samples.path("chat")), rules)
         >>> {edit.trigger for edit in replay.edits}
         {'task_boundary'}
     """

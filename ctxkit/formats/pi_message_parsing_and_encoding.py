@@ -392,7 +392,7 @@ def encode_compaction(edit: Edit, first_retained: str) -> dict[str, Any] | None:
 # 2i + 2, so that appending a message never needs the ids of earlier ones.
 
 
-class EntryIdsAndParents:
+class WrittenEntryIdsAndParents:
     """Ids (8 hex digits) and parents of the entries written for a session's log."""
 
     def __init__(self, session: Session) -> None:

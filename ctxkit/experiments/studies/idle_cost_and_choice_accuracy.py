@@ -15,7 +15,7 @@ from math import exp, inf, log
 from statistics import NormalDist, fmean
 from typing import TYPE_CHECKING, NamedTuple
 
-from ctxkit._internal.lazy_exports_and_hooks import make_dunder_dir
+from ctxkit._internal.lazy_exports_and_late_bound_calls import make_dunder_dir
 from ctxkit.metrics.cost.pause_cost_by_choice import (
     CHOICES,
     READY_SHARE,

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 
-from ctxkit._internal.lazy_exports_and_hooks import make_dunder_dir
+from ctxkit._internal.lazy_exports_and_late_bound_calls import make_dunder_dir
 from ctxkit.experiments.compaction_exam_questions import find_answer_source
 from ctxkit.experiments.studies.published_runs_and_tables import find_published_file
 from ctxkit.tokens.message_token_counting import count_part_chars

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import msgspec
 
 from ctxkit._internal.formatting_and_sanitizing import format_change
-from ctxkit._internal.lazy_exports_and_hooks import make_dunder_dir
+from ctxkit._internal.lazy_exports_and_late_bound_calls import make_dunder_dir
 from ctxkit.session.compactions_and_prunings import has_new_pruning
 from ctxkit.session.messages import WHOLE_PROMPTS_KEY, Edit, Message, Provenance, SizeOnly
 from ctxkit.session.session import Session, apply_edit

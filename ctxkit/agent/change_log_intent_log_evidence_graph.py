@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, TypeVar
 
 import msgspec
 
-from ctxkit._internal.lazy_exports_and_hooks import make_dunder_dir
+from ctxkit._internal.lazy_exports_and_late_bound_calls import make_dunder_dir
 from ctxkit._internal.redaction import redact
 from ctxkit.errors import ReadError
 from ctxkit.formats.sessions_from_arguments import accepts_session
 from ctxkit.policies.texts import message_content_and_truncation, tool_outcomes_and_files
 from ctxkit.session.messages import Text, get_plain_text
-from ctxkit.session.tool_calls import is_write_tool, map_results_by_call
+from ctxkit.session.tool_call_paths_and_descriptions import is_write_tool, map_results_by_call
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -38,7 +38,7 @@ __all__ = [
     "IntentLog",
     "build_change_log",
     "build_evidence_graph",
-    "build_intent_log",
+    "build_tool_call_intent_log",
     "check_claims_against_changes",
     "encode_record",
     "read_record",
@@ -162,7 +162,7 @@ def build_change_log(session: Session) -> ChangeLog:
     return ChangeLog(active_session_id=session.id, entries=tuple(entries))
 
 
-def build_intent_log(session: Session) -> IntentLog:
+def build_tool_call_intent_log(session: Session) -> IntentLog:
     """Return an intent log: one entry per tracked call, `Pending` until it has a result.
 
     Args:
@@ -173,8 +173,8 @@ def build_intent_log(session: Session) -> IntentLog:
 
     Example:
         >>> import ctxkit as ck
-        >>> from ctxkit.agent.change_intent_evidence_records import build_intent_log
-        >>> log = build_intent_log(ck.read(ck.samples.path("billing")))
+        >>> from ctxkit.agent.change_log_intent_log_evidence_graph import build_tool_call_intent_log
+        >>> log = build_tool_call_intent_log(ck.read(ck.samples.path("billing")))
         >>> log.entries[0].status
         'Applied'
     """
@@ -305,13 +305,13 @@ def build_evidence_graph(session: Session) -> EvidenceGraph:
         elif node.node_type == "TestResult" and act.outcome == "done":
             edges += [EvidenceEdge(from_=f, to=node.id, relation="verified_by") for f in open_files]
             open_files = []
-    more, joined = find_symbols(list(written.values()), len(nodes))
+    more, joined = make_definition_and_reference_nodes(list(written.values()), len(nodes))
     return EvidenceGraph(
         active_session_id=session.id, nodes=(*nodes, *more), edges=(*edges, *joined)
     )
 
 
-def find_symbols(
+def make_definition_and_reference_nodes(
     written: Sequence[tuple[EvidenceNode, str]], first: int = 0
 ) -> tuple[list[EvidenceNode], list[EvidenceEdge]]:
     """Return the definitions and references of symbols in written files, with their edges.
@@ -451,9 +451,10 @@ def check_claims_against_changes(
 
     Example:
         >>> import ctxkit as ck
-        >>> from ctxkit.agent.change_intent_evidence_records import check_claims_against_changes
-        >>> list(check_claims_against_changes(ck.samples.path("billing")).columns)
-        ['turn', 'message', 'kind', 'claim', 'target', 'grounded', 'why']
+        >>> from ctxkit.agent.change_log_intent_log_evidence_graph import
+        check_claims_against_changes >>>
+        list(check_claims_against_changes(ck.samples.path("billing")).columns) ['turn', 'message',
+        'kind', 'claim', 'target', 'grounded', 'why']
     """
     import pandas as pd
 

@@ -1,9 +1,9 @@
 """Snapshot logs of a simulated lab, in fuseraft's format: a hundred sessions of several agents.
 
-`python -m ctxkit.course.lab_log_generator FOLDER` writes one log a session in fuseraft's newer
-layout, with the same bytes each time. Three teams share one budget; their agents' contexts grow at
-different speeds. Some sessions were resumed, some thrash (they compact every few turns), and one
-log ends in the traces of a crash.
+`python -m ctxkit.course.fuseraft_token_snapshot_generator FOLDER` writes one log a session in
+fuseraft's newer layout, with the same bytes each time. Three teams share one budget; their agents'
+contexts grow at different speeds. Some sessions were resumed, some thrash (they compact every few
+turns), and one log ends in the traces of a crash.
 """
 
 from __future__ import annotations

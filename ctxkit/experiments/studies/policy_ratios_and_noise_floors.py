@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from ctxkit._internal.lazy_exports_and_hooks import make_dunder_dir
-from ctxkit.metrics.run_elongation import (
+from ctxkit._internal.lazy_exports_and_late_bound_calls import make_dunder_dir
+from ctxkit.metrics.run_elongation_from_studies import (
     INTERVAL_LEVEL,
     estimate_elongation,
     get_study_model_family,
@@ -68,7 +68,7 @@ RATIO_COLUMNS = {
     "prompt": "the same of the mean prompt, the part that turns are no part of",
 }
 """Of the table `ratios`; `bill` rests on the growth model of
-`experiments.studies.policy_turn_and_cost_ratios`.
+`experiments.studies.policy_ratios_and_noise_floors`.
 """
 _MODEL_KEYS = ["scaffold", "model"]
 _POLICY_ORDER = ("raw", "mask", "summary", "hybrid")
@@ -153,7 +153,7 @@ def cross_validate_elongation() -> pd.DataFrame:
 
     Example:
         >>> from ctxkit.experiments import studies
-        >>> len(studies.policy_turn_and_cost_ratios.cross_validate_elongation())
+        >>> len(studies.policy_ratios_and_noise_floors.cross_validate_elongation())
         13
     """
     import pandas as pd
