@@ -21,14 +21,24 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # workers that share cores w
 # each worker, kernel and command would compile the kit and its libraries again
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
-settings.register_profile(
-    "ctxkit", deadline=None, max_examples=50, suppress_health_check=[HealthCheck.too_slow]
-)
-settings.load_profile("ctxkit")
 
 SEED = int(os.environ.get("CTXKIT_SEED", random.SystemRandom().randrange(10**6)))
 ALL = os.environ.get("CTXKIT_TEST_ALL") == "1"
 """True in `make test-all`: take everything of a long family."""
+
+
+def examples(n: int) -> int:
+    """All examples of a property in `make test-all`, else half of them."""
+    return n if ALL else -(-n // 2)
+
+
+settings.register_profile(
+    "ctxkit",
+    deadline=None,
+    max_examples=examples(50),
+    suppress_health_check=[HealthCheck.too_slow],
+)
+settings.load_profile("ctxkit")
 
 
 def pytest_report_header() -> str:

@@ -7,6 +7,7 @@ from itertools import count
 
 import pytest
 from builders import session
+from conftest import examples
 from hypothesis import HealthCheck, Phase, assume, given, settings
 from hypothesis import strategies as st
 from stand_in_models import COUNT, said
@@ -108,7 +109,7 @@ def agree(a, rules):
 @pytest.mark.parametrize("name", RULES)
 @given(script=SCRIPTS)
 @settings(
-    max_examples=5,
+    max_examples=examples(5),
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow],
     phases=[Phase.generate],

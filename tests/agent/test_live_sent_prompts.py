@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from agent.models.fake_provider_server import FORMATS, Play, wire
+from conftest import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from metrics.test_scores_from_the_page import find_differences
@@ -56,7 +57,7 @@ def held(one, heard):
 
 @pytest.mark.parametrize("name", PRUNING)
 def test_it_is_what_the_model_was_asked(name):
-    @settings(max_examples=3)
+    @settings(max_examples=examples(3))
     @given(st.lists(st.integers(1, 900), min_size=3, max_size=25))
     def check(sizes):
         heard = []

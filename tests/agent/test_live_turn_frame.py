@@ -8,6 +8,7 @@ import msgspec
 import pandas as pd
 import pytest
 from builders import assistant, session, user
+from conftest import examples
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from stand_in_models import COUNT, ECHO, Says, agent, live, run, said
@@ -72,7 +73,11 @@ TURN = st.tuples(st.lists(STEP, min_size=1, max_size=4), st.booleans(), BACK)
 
 @pytest.mark.parametrize("name", RULES)
 def test_live_is_log_is_record(name, tmp_path_factory):
-    @settings(max_examples=8, suppress_health_check=[HealthCheck.too_slow], phases=[Phase.generate])
+    @settings(
+        max_examples=examples(8),
+        suppress_health_check=[HealthCheck.too_slow],
+        phases=[Phase.generate],
+    )
     @given(st.lists(TURN, min_size=1, max_size=5))
     def check(script):
         folder = tmp_path_factory.mktemp("live")
@@ -140,7 +145,11 @@ None is over a window: what an overflow forces upon a session is not made again 
 def test_a_replay_of_the_record_is_the_same_frame(name, tmp_path_factory):
     """All columns, whatever the calls were billed; the compactions fire where they fired."""
 
-    @settings(max_examples=5, suppress_health_check=[HealthCheck.too_slow], phases=[Phase.generate])
+    @settings(
+        max_examples=examples(5),
+        suppress_health_check=[HealthCheck.too_slow],
+        phases=[Phase.generate],
+    )
     @given(st.lists(st.tuples(st.integers(1, 120), BILL), min_size=4, max_size=16))
     def check(script):
         steps = []

@@ -7,6 +7,7 @@ import msgspec
 import numpy as np
 import pytest
 from builders import assistant, session, step, system, user
+from conftest import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from policy_contract import kinds, made_of
@@ -225,7 +226,7 @@ def shared_tokens(a, b):
 
 @pytest.mark.parametrize("pruning", PRUNINGS)
 @pytest.mark.parametrize("family", FAMILIES)
-@settings(max_examples=4)
+@settings(max_examples=examples(4))
 @given(seed=st.integers(0, 10**6), a=st.integers(1500, 9000), b=st.integers(100, 1400))
 def test_jump_is_live_is_fold(family, pruning, seed, a, b):
     rules = rules_of(family, pruning, a, b)
@@ -347,7 +348,7 @@ ORACLES = {
 
 
 @pytest.mark.parametrize("family", ORACLES)
-@settings(max_examples=12)
+@settings(max_examples=examples(12))
 @given(seed=st.integers(0, 10**6), a=st.integers(1500, 9000), b=st.integers(100, 1400))
 def test_plain_lists_give_the_same(family, seed, a, b):
     (due, policy), parts = ORACLES[family](a, b)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 
 import pytest
+from conftest import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -63,7 +64,7 @@ def test_changed_dicts_keep_what_else_they_hold():
 
 
 @given(st.integers(0, 9), st.integers(1, 900), st.integers(1, 900))
-@settings(max_examples=30)
+@settings(max_examples=examples(30))
 def test_pairs_are_sound_and_the_system_prompt_stays(n, keep, at):
     messages = talk(n)
     out = fit(messages, pi(keep, at))

@@ -9,7 +9,7 @@ from random import Random
 import numpy as np
 import pytest
 from builders import session
-from conftest import sample
+from conftest import examples, sample
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from late_result_messages import late_talk
@@ -83,12 +83,12 @@ def bills(log, parts, policy, window):
 
 
 @pytest.mark.parametrize(
-    ("name", "policy"), sample([(name, policy) for policy in POLICIES for name in PARTS], 100)
+    ("name", "policy"), sample([(name, policy) for policy in POLICIES for name in PARTS], 60)
 )
 def test_the_schedule_is_billed_as_its_prompts(name, policy):
     """A hundred pairs of a pruning and a compaction in the suite; all where everything is taken."""
 
-    @settings(max_examples=3)
+    @settings(max_examples=examples(3))
     @given(st.integers(0, 10**6), st.sampled_from([0.0, 0.3]), st.integers(1500, 9000))
     def check(seed, late, window):
         bills(MessageLog.of(late_talk(seed, 24, late=late), Fours()), PARTS[name], policy, window)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 
 import pytest
-from conftest import ALL, SEED, sample
+from conftest import ALL, SEED, examples, sample
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from late_result_messages import among_others, late_talk
@@ -151,7 +151,7 @@ def companies():
 
 @pytest.mark.parametrize(("name", "others"), [*companies()])
 def test_in_a_replay_each_prompt_holds_all_that_its_turn_said(name, others):
-    @settings(max_examples=3)
+    @settings(max_examples=examples(3))
     @given(st.integers(0, 10**6))
     def check(seed):
         said = late_talk(seed, 30, late=0.0)

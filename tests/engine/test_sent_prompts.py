@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from conftest import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from late_result_messages import late_talk
@@ -21,7 +22,7 @@ def summary(history, _budget):
 
 @pytest.mark.parametrize("name", PARTS)
 def test_it_adds_up_and_is_what_the_call_gives(name):
-    @settings(max_examples=3)
+    @settings(max_examples=examples(3))
     @given(st.integers(0, 10**6), st.booleans())
     def check(seed, compacted):
         log = MessageLog.of(late_talk(seed, 20), Fours())

@@ -259,10 +259,7 @@ def test_the_bounds_stand_in_the_policy():
         f"{impossible_size_removal.MAX_WINDOWS} windows of its model (of {LIMIT // impossible_size_removal.MAX_WINDOWS:,} tokens"
         in policy
     )
-    assert (
-        f"whole turn {impossible_size_removal.MAX_CALLS_PER_TURN:,} times as much"
-        in policy
-    )
+    assert f"whole turn {impossible_size_removal.MAX_CALLS_PER_TURN:,} times as much" in policy
     assert (
         f"| {recording_errors._MAX_PLACEHOLDERS:,}; they are larger for more than {recording_errors._MAX_PLACEHOLDERS * recording_errors._PLACEHOLDER_TOKENS:,} tokens"
         in policy

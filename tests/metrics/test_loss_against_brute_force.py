@@ -7,7 +7,7 @@ from functools import cache
 
 import pytest
 from builders import assistant, result, session, tool_call, user
-from conftest import sample
+from conftest import examples, sample
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from metrics.loss_brute_force import by_definition, views_of
@@ -122,13 +122,13 @@ def differing(own: SessionRunner, rules: Rules) -> dict:
     }
 
 
-@settings(max_examples=25)
+@settings(max_examples=examples(25))
 @given(st.integers(0, 9), st.sampled_from(POLICIES), st.sampled_from([1800, 2600]))
 def test_what_compactions_lost_is_what_the_definition_says(seed, policy, limit):
     assert differing(bench(seed), Rules(policy=policy, trigger=triggers.Above(limit))) == {}
 
 
-@settings(max_examples=25)
+@settings(max_examples=examples(25))
 @given(
     st.integers(0, 9), st.sampled_from([*PRUNINGS, called]), st.sampled_from([None, *POLICIES[:3]])
 )
@@ -137,7 +137,7 @@ def test_what_prunings_hid_is_what_the_same_definition_says(seed, pruning, polic
     assert differing(bench(seed), Rules(policy=policy, trigger=trigger, pruning=pruning)) == {}
 
 
-@settings(max_examples=15)
+@settings(max_examples=examples(15))
 @given(st.integers(0, 9), st.sampled_from(POLICIES))
 def test_the_edits_of_a_replay_say_what_its_run_does(seed, policy):
     own, rules = bench(seed), Rules(policy=policy, trigger=triggers.Above(1800))

@@ -7,7 +7,7 @@ import time
 import numpy as np
 import pytest
 from builders import assistant, session, user
-from conftest import sample
+from conftest import examples, sample
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from late_result_messages import late_talk
@@ -87,7 +87,7 @@ def test_in_every_call_of_a_replay_sent_is_report_is_frame_is_score(name):
 
 @pytest.mark.parametrize("name", names())
 def test_a_report_names_what_was_sent_and_adds_up_to_it(name):
-    @settings(max_examples=2)
+    @settings(max_examples=examples(2))
     @given(st.integers(0, 10**6), st.booleans())
     def check(seed, late):
         talk = Session(id="t", log=tuple(late_talk(seed, 25))) if late else by_chance(seed, 25)
@@ -114,7 +114,7 @@ def test_each_preset_but_none_changes_something_there(name):
 
 @pytest.fixture(scope="module")
 def talks(real):
-    found = sample(list(ck.read_all(real, progress=False)), 6)
+    found = sample(list(ck.read_all(real, progress=False)), 3)
     return [s for s in found if s.calls]
 
 

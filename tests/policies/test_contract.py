@@ -1,7 +1,7 @@
 """The contract of every policy in the catalogue, on arbitrary histories and on real ones."""
 
 import pytest
-from conftest import sample
+from conftest import examples, sample
 from histories import CHARS
 from hypothesis import given, settings
 from policy_contract import history_of, holds, messages
@@ -63,7 +63,7 @@ def test_every_policy_is_held_to_the_contract():
 def test_the_contract_on_arbitrary_histories(name):
     policy = registry.create_policy(name, **SETTINGS[name])
 
-    @settings(max_examples=30)
+    @settings(max_examples=examples(30))
     @given(messages())
     def check(rows):
         holds(policy, history_of(rows), ROOM)

@@ -4,7 +4,7 @@ from inspect import getdoc, signature
 
 import pytest
 from builders import assistant, step, user
-from conftest import sample
+from conftest import examples, sample
 from histories import CHARS
 from hypothesis import given, settings
 from policy_contract import history_of, holds, kinds, made_of, messages, paired
@@ -103,7 +103,7 @@ def test_a_policy_that_was_lent_no_summariser_writes_extracts(name):
 def test_the_contract_on_arbitrary_histories(name):
     rules = preset(name, **SMALL[name])
 
-    @settings(max_examples=30)
+    @settings(max_examples=examples(30))
     @given(messages())
     def check(rows):
         for policy in (rules.policy, rules.pruning):

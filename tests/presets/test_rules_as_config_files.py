@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from conftest import examples
 from hypothesis import given, reject, settings
 from hypothesis import strategies as st
 
@@ -105,7 +106,7 @@ def folder(tmp_path_factory):
 
 
 @pytest.mark.parametrize("system", list(SYSTEM_CONFIG_FILES))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(data=st.data())
 def test_what_a_preset_says_reads_back_as_the_same(system, folder, data):
     try:

@@ -7,6 +7,7 @@ import math
 import pytest
 from builders import assistant, session, user
 from cached_sessions import fresh, growing, reply
+from conftest import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
@@ -43,7 +44,7 @@ FIGURES = (
 
 
 @given(seed=st.integers(0, 10_000))
-@settings(max_examples=20)
+@settings(max_examples=examples(20))
 def test_what_is_predicted_does_not_depend_on_what_was_read(seed):
     s = growing()
     assert predict_input_cost(with_random_reads(s, seed)).reads == predict_input_cost(s).reads

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
+from conftest import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from snapshot_logs import MARKER, ROW, records, text
@@ -482,7 +483,7 @@ PIECES = [
 ]
 
 
-@settings(max_examples=100)
+@settings(max_examples=examples(100))
 @given(st.data())
 def test_bulk_reads_what_single_lines_give_or_nothing(data):
     content = (text(records(6)) + MARKER + "\n" + ROW).encode()

@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 
 import pandas as pd
 import pytest
+from conftest import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -168,7 +169,7 @@ STEP = st.one_of(
 )
 
 
-@settings(max_examples=25)
+@settings(max_examples=examples(25))
 @given(st.lists(STEP, max_size=30))
 def test_resets_are_found_wherever_the_numbers_show_them(tmp_path_factory, steps):
     path = tmp_path_factory.mktemp("log") / "a.jsonl"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from conftest import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from late_result_messages import grown, late_talk
@@ -23,7 +24,7 @@ def looks(h: History) -> tuple[object, ...]:
     )
 
 
-@settings(max_examples=25)
+@settings(max_examples=examples(25))
 @given(st.integers(0, 10**6))
 def test_a_history_knows_no_more_than_the_log_did_at_its_call(seed):
     whole = MessageLog.of(late_talk(seed, 20, late=0.4), Fours())
@@ -38,7 +39,7 @@ def test_a_history_knows_no_more_than_the_log_did_at_its_call(seed):
         )
 
 
-@settings(max_examples=25)
+@settings(max_examples=examples(25))
 @given(st.integers(0, 10**6), st.integers(1, 12))
 def test_an_edited_head_stays_as_of_the_call_too(seed, first):
     whole = MessageLog.of(late_talk(seed, 20, late=0.4), Fours())

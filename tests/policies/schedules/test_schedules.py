@@ -5,6 +5,7 @@ from __future__ import annotations
 from itertools import pairwise
 
 import pytest
+from conftest import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from late_result_messages import among_others, grown, ids_again, late_talk
@@ -66,7 +67,7 @@ def holds(parts, messages, limit):
 def test_at_once_is_call_by_call_is_the_call_on_the_log_as_of_then(name):
     parts = PARTS[name]
 
-    @settings(max_examples=6)
+    @settings(max_examples=examples(6))
     @given(SEEDS, st.sampled_from([0.0, 0.15, 0.4]), st.sampled_from([2_000, 6_000, 40_000]))
     def check(seed, late, limit):
         holds(parts, late_talk(seed, 24, late=late), limit)
@@ -81,7 +82,7 @@ OF_HISTORY = [n for n, parts in PARTS.items() if any(p.filters_history for p in 
 def test_among_others_in_turns_of_many_kinds(name):
     """what others say, injected inputs, turns by number, agents in one log"""
 
-    @settings(max_examples=6)
+    @settings(max_examples=examples(6))
     @given(SEEDS, st.booleans(), st.sampled_from([0.0, 0.3]))
     def check(seed, numbered, late):
         talk = late_talk(seed, 24, late=late)
@@ -99,7 +100,7 @@ def test_a_turn_whose_first_reply_is_left_out_has_no_input():
 def test_ids_that_are_used_again(name):
     parts = PARTS[name]
 
-    @settings(max_examples=6)
+    @settings(max_examples=examples(6))
     @given(SEEDS, st.sampled_from([0.0, 0.2]))
     def check(seed, late):
         holds(parts, ids_again(late_talk(seed, 24, late=late)), 6_000)
@@ -112,7 +113,7 @@ def test_behind_a_part_that_hides_and_gives_back(name):
     """what went away before a part comes back to it, and results come late"""
     parts = (HideAndGiveBack(), *PARTS[name])
 
-    @settings(max_examples=3)
+    @settings(max_examples=examples(3))
     @given(SEEDS, st.sampled_from([0.0, 0.4]), st.sampled_from([2_000, 40_000]))
     def check(seed, late, limit):
         holds(parts, late_talk(seed, 24, late=late), limit)
@@ -161,7 +162,7 @@ def test_behind_a_head(name):
     """A schedule that begins behind an edited head gives what the call gives of the same history."""
     parts = PARTS[name]
 
-    @settings(max_examples=4)
+    @settings(max_examples=examples(4))
     @given(SEEDS, st.integers(3, 15))
     def check(seed, first):
         log, budget = MessageLog.of(late_talk(seed, 24), Fours()), ContextBudget(6_000, 0, Fours())

@@ -9,7 +9,7 @@ import weakref
 
 import pytest
 from builders import assistant, result, summarised, tool_call, user
-from conftest import ALL, sample
+from conftest import examples, sample
 from extract_reference import extract as by_definition
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -62,7 +62,7 @@ def talks(draw):
 
 
 @given(talks(), st.integers(1, 400), st.integers(0, 12), st.floats(0, 1))
-@settings(max_examples=200 if ALL else 60, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 def test_the_fast_extract_is_the_definition_s(talk, tokens, first, share):
     maker = ExtractiveSummariser(user=share)
     for part in (talk, talk[first:], talk):  # a part of it, and again: nothing remembered may show
