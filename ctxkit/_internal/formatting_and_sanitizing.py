@@ -190,16 +190,17 @@ def _mask_secrets(text: str) -> str:
     return redact_text(text, get_environment_secrets())
 
 
-def redact_text(text: str, secrets: Sequence[str]) -> str:
+def redact_text(text: str, environment_secrets: Sequence[str]) -> str:
     """Return what `redact` does; the result of a short text is cached.
 
     Args:
         text: the text.
-        secrets: result of `get_environment_secrets()`, to compute it once for many texts.
+        environment_secrets: result of `get_environment_secrets()`, computed once for many
+            texts.
     """
     if len(text) > _MAX_CACHED_CHARS:
-        return mask_spans(text, find_secret_spans(text, secrets))
-    return _mask_short_text(text, tuple(secrets))
+        return mask_spans(text, find_secret_spans(text, environment_secrets))
+    return _mask_short_text(text, tuple(environment_secrets))
 
 
 _MAX_CACHED_CHARS = 400

@@ -312,20 +312,20 @@ def build_evidence_graph(session: Session) -> EvidenceGraph:
 
 
 def make_definition_and_reference_nodes(
-    written: Sequence[tuple[EvidenceNode, str]], first: int = 0
+    written: Sequence[tuple[EvidenceNode, str]], first_node_number: int = 0
 ) -> tuple[list[EvidenceNode], list[EvidenceEdge]]:
     """Return the definitions and references of symbols in written files, with their edges.
 
     Args:
         written: nodes of the files, with their content.
-        first: number of the first new node.
+        first_node_number: number of the first new node.
     """
     defined: dict[str, EvidenceNode] = {}
     nodes: list[EvidenceNode] = []
     edges: list[EvidenceEdge] = []
 
     def add_node(file: EvidenceNode, kind: str, **more: str) -> EvidenceNode:
-        node = EvidenceNode(id=f"n{first + len(nodes)}", node_type=kind,
+        node = EvidenceNode(id=f"n{first_node_number + len(nodes)}", node_type=kind,
                             timestamp=file.timestamp,
                             agent=file.agent, turn=file.turn, session_id=file.session_id,
                             path=file.path, **more)  # type: ignore[arg-type]  # fmt: skip

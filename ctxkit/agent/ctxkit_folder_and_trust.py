@@ -302,17 +302,17 @@ _KEY_BYTES = 32
 # Comparisons take constant time. See docs/decisions/007.
 
 
-def make_session_trust_mark(path: Path, owner: int) -> bytes:
+def make_session_trust_mark(session_file: Path, owner: int) -> bytes:
     """Return the trust mark of a file, made from its real path and the id of its owner.
 
     Args:
-        path: real path of the file.
+        session_file: real path of the file.
         owner: user id of its owner.
 
     Raises:
         StoreError: there is no key, and none can be stored.
     """
-    return make_seal(f"{owner}\n{path}").encode()
+    return make_seal(f"{owner}\n{session_file}").encode()
 
 
 def make_seal(text: str) -> str:

@@ -275,12 +275,12 @@ def ignore_event(_: LiveEvent) -> None:
     """Ignore an event."""
 
 
-def is_successful_compaction(payload: dict[str, Any]) -> bool:
+def is_successful_compaction(end_payload: dict[str, Any]) -> bool:
     """Tell from a `compaction_end` payload whether messages were replaced, also if only by a
     marker.
 
     Args:
-        payload: of a `compaction_end` event.
+        end_payload: of a `compaction_end` event.
 
     Returns:
         False where nothing was replaced, as after a refused or failed summary.
@@ -290,4 +290,4 @@ def is_successful_compaction(payload: dict[str, Any]) -> bool:
         >>> is_compaction({"outcome": "compacted"}), is_compaction({"outcome": "failed"})
         (True, False)
     """
-    return payload.get("outcome") == "compacted" or "messages" in payload
+    return end_payload.get("outcome") == "compacted" or "messages" in end_payload

@@ -531,7 +531,7 @@ def print_table(
 
 def _print_row(heads: Sequence[TableColumn], row: Sequence[str], widths: Sequence[int]) -> None:
     fitted = [
-        cut_and_pad_text(cell, n, left=head.kind in ("text", "when"))
+        cut_and_pad_text(cell, n, is_left_aligned=head.kind in ("text", "when"))
         for head, cell, n in zip(heads, row, widths, strict=True)
     ]
     sys.stdout.write("  ".join(fitted).rstrip() + "\n")
@@ -578,13 +578,13 @@ def count_terminal_cells(text: str) -> int:
     return sum(max(wcwidth(c), 0) for c in text)
 
 
-def cut_and_pad_text(text: str, width: int, *, left: bool | None = None) -> str:
+def cut_and_pad_text(text: str, width: int, *, is_left_aligned: bool | None = None) -> str:
     """Return a text of at most `width` terminal cells; a longer one ends in an ellipsis.
 
     Args:
         text: one line.
         width: number of cells.
-        left: pad on the right (True) or on the left (False); None: do not pad.
+        is_left_aligned: pad on the right (True) or on the left (False); None: do not pad.
     """
     if count_terminal_cells(text) > width:
         # one cell is for the ellipsis; a character of two cells may leave one unused
@@ -595,8 +595,8 @@ def cut_and_pad_text(text: str, width: int, *, left: bool | None = None) -> str:
                 break
             characters.append(character)
         text = "".join(characters) + "…"
-    padding = "" if left is None else " " * (width - count_terminal_cells(text))
-    return text + padding if left else padding + text
+    padding = "" if is_left_aligned is None else " " * (width - count_terminal_cells(text))
+    return text + padding if is_left_aligned else padding + text
 
 
 def format_value(value: Any, kind: CellKind) -> str:

@@ -160,7 +160,7 @@ def build_log_keeping_recorded_sizes(
     sizes: MessageSizes | None,
     rules: Rules,
     limit: int | None,
-    build_log: Callable[[int], MessageLog],
+    build_log_with_recorded_calls: Callable[[int], MessageLog],
 ) -> MessageLog:
     """Return the log that rules run over, with the calls sized as recorded that they leave so.
 
@@ -173,18 +173,18 @@ def build_log_keeping_recorded_sizes(
         sizes: its sizes; None: they were given, with the fixed part of each prompt.
         rules: the rules.
         limit: the window, in tokens, where the rules have none.
-        build_log: returns the log with so many calls sized as recorded (see
+        build_log_with_recorded_calls: returns the log with so many calls sized as recorded (see
             `make_log_from_session`).
     """
     calls = len(session.calls)
     if isinstance(rules.policy, RecordedCompactionsPolicy):
-        return build_log(calls)
+        return build_log_with_recorded_calls(calls)
     is_regular = sizes is None or sizes.is_regular
     if is_regular or session.edits or rules.pruning is not None:
-        return build_log(0)
-    log = build_log(calls)
+        return build_log_with_recorded_calls(0)
+    log = build_log_with_recorded_calls(calls)
     first = find_first_compaction_call(log, rules, limit)
-    return log if first >= calls else build_log(first)
+    return log if first >= calls else build_log_with_recorded_calls(first)
 
 
 def find_context_window(session: Session) -> int | None:

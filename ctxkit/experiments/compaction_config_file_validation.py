@@ -83,7 +83,7 @@ def _find_faults(path: str | Path | Mapping[str, str], system: str | None) -> _F
     except CtxkitError as error:
         yield LEVEL_ERROR, sanitize_text(str(error), 600)
     else:
-        sentences = " ".join(describe_unrepresented_keys(parsed, faults=True))
+        sentences = " ".join(describe_unrepresented_keys(parsed, faults_only=True))
         if sentences:
             yield LEVEL_WARNING, sanitize_text(f"{place}: {sentences}", 600)
     try:

@@ -671,7 +671,7 @@ def classify_replayed_policy(row: Mapping[str, Any], *, pruned: bool) -> PolicyK
         summaries=bool(row.get("summary_tokens")),
         pruned=pruned,
         compactions=row.get("compactions_n"),
-        hidden=(row["hidden_messages_n"], row["hidden_results_n"]),
+        hidden_message_counts=(row["hidden_messages_n"], row["hidden_results_n"]),
     )
 
 

@@ -203,13 +203,15 @@ def _describe(outcome: SettingOutcome | None, *, with_name: bool = True) -> str:
     return f"{name}{format_usd(outcome.usd)}, {lost}{but}"
 
 
-def make_thrashing_verdict(ends: Sequence[tuple[str, str]]) -> tuple[str, str]:
+def make_thrashing_verdict(words_and_tones: Sequence[tuple[str, str]]) -> tuple[str, str]:
     """Return the words and tone of a setting that thrashes.
 
     Args:
-        ends: the words and tones of the ends of the choice that it is (`SettingChoice.name_ends`).
+        words_and_tones: what else the choice calls the setting (`SettingChoice.name_ends`).
     """
-    words = [word.partition(",")[0] for word, _ in ends]  # its loss stands in a column of its own
+    words = [
+        word.partition(",")[0] for word, _ in words_and_tones
+    ]  # its loss stands in a column of its own
     return "; ".join([*filter(None, [", ".join(words)]), "thrashes"]), "bad"
 
 

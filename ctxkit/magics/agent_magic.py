@@ -496,7 +496,9 @@ def _describe_tools(named: Sequence[str | Any]) -> list[Any]:
     )
 
     with TemporaryDirectory() as folder:
-        return make_tools(named, RootFolder(folder), {}, work=make_inert_brief_and_summary_tools())
+        return make_tools(
+            named, RootFolder(folder), {}, work_tools=make_inert_brief_and_summary_tools()
+        )
 
 
 def _tokens_by_part(messages: Iterable[Message], counter: Any, fixed: int) -> list[tuple[str, int]]:

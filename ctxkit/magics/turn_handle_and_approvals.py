@@ -117,7 +117,10 @@ def parse_approval_tools(
             f" {', '.join(tool_names)}.{did_you_mean(name, [*tool_names, *TOOL_NAMES, ALL_TOOLS])}"
         )
     groups = make_tools(
-        sorted(names.intersection(TOOL_NAMES)), root, {}, work=make_inert_brief_and_summary_tools()
+        sorted(names.intersection(TOOL_NAMES)),
+        root,
+        {},
+        work_tools=make_inert_brief_and_summary_tools(),
     )
     names |= {t.name for t in groups}
     return frozenset(tool_names if ALL_TOOLS in names else names)

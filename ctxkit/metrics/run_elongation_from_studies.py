@@ -251,7 +251,11 @@ def pool_studies(
 
 
 def classify_policy(
-    *, summaries: bool, pruned: bool, compactions: int | None, hidden: tuple[int | None, int | None]
+    *,
+    summaries: bool,
+    pruned: bool,
+    compactions: int | None,
+    hidden_message_counts: tuple[int | None, int | None],
 ) -> PolicyKind | None:
     """Return the family of a policy from its effects on a session; None: unknown.
 
@@ -259,19 +263,19 @@ def classify_policy(
         summaries: True where summaries were written.
         pruned: True where the rules prune each call.
         compactions: number of compactions.
-        hidden: number of messages that are no longer shown as written, and of tool results among
-            them.
+        hidden_message_counts: number of messages that are no longer shown as written, and of
+            tool results among them.
 
     Returns:
         The family, as the studies name it, or None.
     """
     if summaries:
         return "hybrid" if pruned else "summary"
-    if compactions is None or hidden[0] is None:
+    if compactions is None or hidden_message_counts[0] is None:
         return None
-    if not compactions and not hidden[0]:
+    if not compactions and not hidden_message_counts[0]:
         return "raw"
-    return "mask" if hidden[0] == hidden[1] else "other"
+    return "mask" if hidden_message_counts[0] == hidden_message_counts[1] else "other"
 
 
 def compare_cost_with_record(interval: tuple[float, float], record_usd: float) -> str:
@@ -290,7 +294,7 @@ def compare_cost_with_record(interval: tuple[float, float], record_usd: float) -
 
 
 def elongate_runs(
-    runs: pd.DataFrame, share: float | None = None, *, end: str = "elongation"
+    runs: pd.DataFrame, lengthening_share: float | None = None, *, factor_column: str = "elongation"
 ) -> pd.DataFrame:
     """Scale calls, tokens and dollars of scores to the length of real runs.
 
@@ -299,8 +303,10 @@ def elongate_runs(
 
     Args:
         runs: the result of `sweep` or `compare`.
-        share: lengthen all runs with summaries by this share; None: each run by its column `end`.
-        end: `elongation`, or `elongation_low` or `elongation_high` for an end of its interval.
+        lengthening_share: lengthen all runs with summaries by this share; None: each run by its
+            `factor_column`.
+        factor_column: column with the factor of each run: `elongation`, `elongation_low` or
+            `elongation_high`.
 
     Returns:
         A copy of the rows; `source` is `estimated` in the scaled ones.
@@ -312,12 +318,14 @@ def elongate_runs(
 
     if not isinstance(runs, pd.DataFrame) or "summary_tokens" not in runs.columns:
         raise BadArguments(f"Give what sweep or compare returned, not {type(runs).__name__}.")
-    if share is not None and not share >= 0:
-        raise BadArguments(f"A run gets longer by a share of 0 or more, not {share!r}.")
-    if share is None and (end not in _ENDS or end not in runs.columns):
-        raise BadArguments(f"The column is one of {', '.join(_ENDS)}, not {end!r}.")
+    if lengthening_share is not None and not lengthening_share >= 0:
+        raise BadArguments(f"A run gets longer by a share of 0 or more, not {lengthening_share!r}.")
+    if lengthening_share is None and (
+        factor_column not in _ENDS or factor_column not in runs.columns
+    ):
+        raise BadArguments(f"The column is one of {', '.join(_ENDS)}, not {factor_column!r}.")
     out = pd.DataFrame(runs).copy()
-    factor = _get_factors(out, share, end)
+    factor = _get_factors(out, lengthening_share, factor_column)
     is_longer = factor != 1
     if not is_longer.any():
         return out

@@ -192,10 +192,15 @@ def _entries_by_turn(session: Session, agent: str) -> dict[int, int]:
     return {**entries_by_turn, last + 1: entries_n}
 
 
-def count_entries_before_parallel_branches(entries: Sequence[Message]) -> int:
+def count_entries_before_parallel_branches(ledger_entries: Sequence[Message]) -> int:
     """Return the number of ledger entries before those of the last parallel branches."""
-    moves = (i for i in range(len(entries) - 1, -1, -1) if entries[i].kind == LEDGER_MOVE)
-    return next((i for i in moves if entries[i].details["told"].get("kind") == FORK_MOVE), -1) + 1
+    moves = (
+        i for i in range(len(ledger_entries) - 1, -1, -1) if ledger_entries[i].kind == LEDGER_MOVE
+    )
+    return (
+        next((i for i in moves if ledger_entries[i].details["told"].get("kind") == FORK_MOVE), -1)
+        + 1
+    )
 
 
 def _handoff_details(message: Message) -> dict[str, str]:

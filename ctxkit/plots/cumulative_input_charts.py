@@ -171,14 +171,14 @@ def budget(of: Session | Iterable[Session] | pd.DataFrame) -> Chart:
 
 
 def draw_cumulative_input_chart(
-    data: CumulativeInputAndThresholds, cutovers: Mapping[str, int] | None = None
+    data: CumulativeInputAndThresholds, cutover_counts: Mapping[str, int] | None = None
 ) -> Chart:
     """Return the chart of running sums.
 
     Args:
         data: the running sums.
-        cutovers: number of turns at which each agent would have been compacted, by its name, for
-            the table.
+        cutover_counts: turns at which each agent would have been compacted, by its name, for the
+            table.
     """
     limits = [(data.warn_at, "warn at", WARN_COLOUR), (data.cutover_at, "cutover at", STOP_COLOUR)]
     turns = [int(turn) for agent in data.agents for turn in agent.turns]
@@ -195,7 +195,7 @@ def draw_cumulative_input_chart(
         marks=_compaction_marks(data.compactions, float(np.ptp(turns)) if turns else 0.0),
     )
     head = ("agent", "turns", "input", "output", "highest", "of cutover")
-    more = ("cutovers",) if cutovers is not None else ()
+    more = ("cutovers",) if cutover_counts is not None else ()
     return Chart(
         title="Context budget",
         caption=_describe_budget(data),
@@ -203,7 +203,7 @@ def draw_cumulative_input_chart(
         head=(*head, *more),
         rows=tuple(
             _agent_row(agent, data.cutover_at)
-            + ((f"{cutovers[agent.name]:,}",) if cutovers is not None else ())
+            + ((f"{cutover_counts[agent.name]:,}",) if cutover_counts is not None else ())
             for agent in data.agents
         ),
     )

@@ -143,7 +143,7 @@ class MemoryEntryRanker:
 
 
 def format_memory_block(
-    entries: Iterable[MemoryEntry], query: str = "", *, order: RankingOrder = "newest"
+    entries: Iterable[MemoryEntry], query: str = "", *, fuseraft_version: RankingOrder = "newest"
 ) -> str:
     """Return the memory block of a prompt; empty where there are no entries.
 
@@ -154,10 +154,12 @@ def format_memory_block(
     Args:
         entries: the stored entries.
         query: the text whose words raise the score of an entry, in the order "newest".
-        order: "oldest" sorts by type instead of score.
+        fuseraft_version: "oldest" sorts by type instead of score.
     """
-    ranked = sort_by_type(entries) if order == "oldest" else rank_by_score(entries, query)
-    heading, lines = BLOCK_HEADINGS[order], list[str]()
+    ranked = (
+        sort_by_type(entries) if fuseraft_version == "oldest" else rank_by_score(entries, query)
+    )
+    heading, lines = BLOCK_HEADINGS[fuseraft_version], list[str]()
     heads = sum(len(entry.head) + 1 for entry in ranked)  # each line has its line break
     left = MAX_BLOCK_CHARS - len(heading)
     if heads > left:

@@ -249,15 +249,15 @@ class DraftAndFinalSummariser:
 
 def draft_then_finish_summaries(
     rules: Rules,
-    prepare: Callable[[SummariserInput], Any],
-    commit: Callable[[SummariserInput], Any] | None = None,
+    draft: Callable[[SummariserInput], Any],
+    finish: Callable[[SummariserInput], Any] | None = None,
 ) -> Rules:
     """Return rules whose summaries are drafted by one summariser and finished by another.
 
     Args:
         rules: rules with a policy that writes summaries.
-        prepare: writes the draft: ``(passage) -> text``.
-        commit: writes the summary, with the draft among its instructions; None: the rules' own.
+        draft: writes the draft: ``(passage) -> text``.
+        finish: writes the summary, with the draft among its instructions; None: the rules' own.
 
     Raises:
         BadArguments: the rules write no summary, or their policy has a summariser of its own.
@@ -269,8 +269,8 @@ def draft_then_finish_summaries(
         >>> drafted.summariser.name
         'prepared'
     """
-    committer = rules.summariser if commit is None else commit
-    new = rules.but(summariser=DraftAndFinalSummariser(prepare, committer))
+    committer = rules.summariser if finish is None else finish
+    new = rules.but(summariser=DraftAndFinalSummariser(draft, committer))
     if new.policy == new.bare:
         raise BadArguments(
             f"The rules {rules.label!r} do not use another summariser: give a policy that writes "
@@ -297,12 +297,12 @@ class TaskBoundaryTrigger(ValidatedSettings, BaseTrigger):
         return call
 
 
-def add_task_boundary_trigger(rules: Rules, share: float = 0.5) -> Rules:
+def add_task_boundary_trigger(rules: Rules, min_window_share: float = 0.5) -> Rules:
     """Return rules that also compact where a new task begins, from a share of the window on.
 
     Args:
         rules: rules with a policy and a trigger.
-        share: minimum share of the window that the prompt fills, above 0 and up to 1.
+        min_window_share: minimum share of the window that the prompt fills, above 0 and up to 1.
 
     Raises:
         BadArguments: the rules compact nothing.
@@ -320,7 +320,7 @@ def add_task_boundary_trigger(rules: Rules, share: float = 0.5) -> Rules:
         raise BadArguments(
             f"The rules {rules.label!r} compact nothing: give rules with a policy and a trigger."
         )
-    return rules.but(trigger=TaskBoundaryTrigger(share) | rules.trigger, config=None)
+    return rules.but(trigger=TaskBoundaryTrigger(min_window_share) | rules.trigger, config=None)
 
 
 def keep_rules(rules: Rules, tokens: int = 400) -> Rules:

@@ -307,9 +307,9 @@ def join_names(names: Iterable[str]) -> str:
     return ", ".join(clean[:12]) + more or "none"
 
 
-def ignore_single_matching_key(signs: int) -> int:
+def ignore_single_matching_key(matching_keys_n: int) -> int:
     """Return the number of matching keys, 0 for a single one, which may be a coincidence."""
-    return signs if signs > 1 else 0
+    return matching_keys_n if matching_keys_n > 1 else 0
 
 
 def _unknown_key_note(

@@ -123,24 +123,24 @@ def _with_file_keys(sentence: str, keys: Mapping[str, str]) -> str:
     return re.sub(r"\w+_\w+", lambda m: keys.get(m[0], m[0]), sentence)
 
 
-def describe_unrepresented_keys(parsed: ParsedConfig, *, faults: bool = False) -> list[str]:
+def describe_unrepresented_keys(parsed: ParsedConfig, *, faults_only: bool = False) -> list[str]:
     """Return sentences on the keys of a file that the rules do not represent.
 
     Args:
         parsed: the file.
-        faults: leave out valid keys that only rules of one agent cannot represent.
+        faults_only: leave out valid keys that only rules of one agent cannot represent.
     """
     parts = []
     if parsed.unknown:
         parts.append(f"Unknown keys: {', '.join(dict.fromkeys(parsed.unknown))}.")
     if parsed.unrepresented:
         parts.append(f"Not in these rules: {', '.join(dict.fromkeys(parsed.unrepresented))}.")
-    if parsed.team_keys and not faults:
+    if parsed.team_keys and not faults_only:
         parts.append(
             "Rules of one agent do not hold, and ck.team obeys: "
             f"{', '.join(dict.fromkeys(parsed.team_keys))}."
         )
-    return [*parts, *parsed.notes, *([] if faults else parsed.choices)]
+    return [*parts, *parsed.notes, *([] if faults_only else parsed.choices)]
 
 
 _SYSTEMS = (

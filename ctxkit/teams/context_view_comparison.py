@@ -218,7 +218,7 @@ _DERIVED: Provenance = "derived"
 
 
 def correct_sizes_for_hidden_messages(
-    log: OwnAndSharedSession, keys: Mapping[str, Any]
+    log: OwnAndSharedSession, recorded_view_keys: Mapping[str, Any]
 ) -> OwnAndSharedSession:
     """Return an agent's log with sizes corrected for what its view hid.
 
@@ -227,10 +227,10 @@ def correct_sizes_for_hidden_messages(
 
     Args:
         log: of an agent.
-        keys: the view under which it was recorded, in the keys of its config; empty: all was sent,
-            and the sizes are right as they are.
+        recorded_view_keys: the view under which it was recorded, in the keys of its config; empty:
+            all was sent, and the sizes are right as they are.
     """
-    view = parse_view("recorded", keys)
+    view = parse_view("recorded", recorded_view_keys)
     prompts, _ = plain_prompts(log.record)
     rules = view.rules(log.agent)
     if rules.pruning is None or not prompts or not prompts[0]:

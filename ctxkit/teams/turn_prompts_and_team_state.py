@@ -80,23 +80,23 @@ class TurnDecision(NamedTuple):
     payload: Mapping[str, Any] = MappingProxyType({})
 
 
-def enter_state(plan: TeamPlan, status: TeamStatus, agent: str) -> TeamStatus:
+def enter_state(plan: TeamPlan, status: TeamStatus, previous_agent: str) -> TeamStatus:
     """Return the status after entering the current state.
 
-    In a final state the team is done, unless the state has another agent than `agent`, which then
-    has the last turn.
+    In a final state the team is done, unless the state has another agent than
+    `previous_agent`, which then has the last turn.
 
     Args:
         plan: the plan of the team, which has states.
         status: the status, with the state that is entered.
-        agent: the agent whose turn led there.
+        previous_agent: the agent whose turn led there.
 
     Returns:
         The status with the state among those visited; `ended` is set if the team is done.
     """
     status = replace(status, visited=tuple(dict.fromkeys((*status.visited, status.state))))
     state = plan.states[status.state]
-    if not state.is_final or state.agent not in ("", agent):
+    if not state.is_final or state.agent not in ("", previous_agent):
         return status
     return replace(status, ended="done", why=f"{status.state} is reached")
 
@@ -115,14 +115,16 @@ REMINDER_MIN_TASK_CHARS, REMINDER_MIN_CONTEXT_CHARS, REMINDER_MAX_CHARS = 50, 2_
 """A task longer than this is said again, cut to so many characters, behind a longer context."""
 
 
-def turn_prompt(member: Member, state: StateDefinition | None, task: str, chars: int) -> str:
+def turn_prompt(
+    member: Member, state: StateDefinition | None, task: str, chars_since_task: int
+) -> str:
     """Return the prompt of a turn.
 
     Args:
         member: the agent of the turn.
         state: state of the team; None: agents take turns.
         task: the team's task.
-        chars: characters between the task and this prompt.
+        chars_since_task: characters between the task and this prompt.
 
     Returns:
         Text for the agent: whose turn it is, the signals that it may give, the list that it must
@@ -141,7 +143,7 @@ def turn_prompt(member: Member, state: StateDefinition | None, task: str, chars:
     if (
         member.context
         and len(task) > REMINDER_MIN_TASK_CHARS
-        and chars > REMINDER_MIN_CONTEXT_CHARS
+        and chars_since_task > REMINDER_MIN_CONTEXT_CHARS
     ):
         lines.append(f"[Task Reminder] {task[:REMINDER_MAX_CHARS]}")
     return "\n".join(lines)

@@ -549,11 +549,11 @@ class PriceTable(msgspec.Struct, frozen=True):
     rows: dict[str, msgspec.Raw]
 
 
-def read_installed_litellm_prices(date: str) -> bytes:
+def read_installed_litellm_prices(stored_date: str) -> bytes:
     """Return the table of the installed LiteLLM as JSON; LiteLLM is not imported.
 
     Args:
-        date: the day to be stored with it.
+        stored_date: the day to be stored with it.
 
     Raises:
         StoreError: it is not installed, or has no such table.
@@ -568,7 +568,11 @@ def read_installed_litellm_prices(date: str) -> bytes:
         )
     rows = msgspec.json.decode(path.read_bytes(), type=dict[str, dict[str, Any]])
     trimmed = {name: row for name, full in sorted(rows.items()) if (row := _trim_row(name, full))}
-    table = {"source": f"litellm {metadata.version('litellm')}", "date": date, "rows": trimmed}
+    table = {
+        "source": f"litellm {metadata.version('litellm')}",
+        "date": stored_date,
+        "rows": trimmed,
+    }
     return msgspec.json.format(msgspec.json.encode(table), indent=0) + b"\n"
 
 

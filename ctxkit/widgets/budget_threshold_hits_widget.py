@@ -36,7 +36,7 @@ class ThresholdHits(NamedTuple):
 
 
 def judge_turns(
-    inputs: Sequence[int], cumulative: Sequence[int], warn: int, cutover: int, *, again: bool
+    inputs: Sequence[int], cumulative: Sequence[int], warn: int, cutover: int, *, restarts_sum: bool
 ) -> dict[str, list[int]]:
     """Find the turns at which an agent would have warned and compacted; also run in the browser.
 
@@ -47,7 +47,7 @@ def judge_turns(
         cumulative: the sums as recorded; where they fall, the record began again.
         warn: tokens.
         cutover: tokens.
-        again: sum again after each compaction, not as recorded. Where the record
+        restarts_sum: sum again after each compaction, not as recorded. Where the record
             began again the sum does too, for no log holds what would have come without that.
 
     Returns:
@@ -60,11 +60,11 @@ def judge_turns(
     for i, recorded in enumerate(cumulative):
         fresh = i == 0 or recorded < before
         before = recorded
-        total = inputs[i] + (0 if fresh else total) if again else recorded
+        total = inputs[i] + (0 if fresh else total) if restarts_sum else recorded
         sums.append(total)
         if cutover and total >= cutover:
             cutovers.append(i)
-            total = 0 if again else total
+            total = 0 if restarts_sum else total
         elif warn and total >= warn:
             warned.append(i)
     return {"sums": sums, "warned": warned, "cutovers": cutovers}
@@ -110,7 +110,7 @@ class BudgetWidget(ChartWidget):
         verdict = {}
         for a in self._found.agents:
             columns = a.inputs.tolist(), a.cumulative.tolist()
-            hits = judge_turns(*columns, self.warn, self.cutover, again=self.again)
+            hits = judge_turns(*columns, self.warn, self.cutover, restarts_sum=self.again)
             verdict[a.name] = ThresholdHits(tuple(hits["warned"]), tuple(hits["cutovers"]))
         return verdict
 

@@ -457,7 +457,7 @@ class SettingEffectOnPrompt(NamedTuple):
 # one end of each number, then the other end. `left` counts the tries that were not made; a setting
 # without effect and with tries left is unknown (None), not 0. Interactions are not seen.
 def measure_setting_effects_on_prompts(
-    trials: TrialRunner, setting_controls: SettingControls, summary: int
+    trials: TrialRunner, setting_controls: SettingControls, summary_tokens: int
 ) -> list[SettingEffectOnPrompt]:
     """Return the effect of each setting, the largest first, then unknown ones, then none.
 
@@ -466,9 +466,9 @@ def measure_setting_effects_on_prompts(
     Args:
         trials: runs the session under settings.
         setting_controls: the settings and their ranges.
-        summary: size of a summary, in tokens.
+        summary_tokens: size of a summary, in tokens.
     """
-    was = _prompt_array(trials.at(setting_controls.make({}), summary))
+    was = _prompt_array(trials.at(setting_controls.make({}), summary_tokens))
     end = time.process_time() + EFFECT_SECONDS
     effects = dict[str, float].fromkeys((one.name for one in setting_controls.all), 0.0)
     left = {one.name: len(_end_values(one)) for one in setting_controls.all}
@@ -484,7 +484,7 @@ def measure_setting_effects_on_prompts(
             break
         left[name] -= 1
         try:
-            now = _prompt_array(trials.at(setting_controls.make({name: value}), summary))
+            now = _prompt_array(trials.at(setting_controls.make({name: value}), summary_tokens))
         except CtxkitError:  # an end that cannot work says nothing
             continue
         effects[name] = max(effects[name], float(np.abs(now - was).mean()) if len(was) else 0.0)

@@ -82,7 +82,7 @@ def draw_conversation(
         questions=random.randint(min(2, max_questions), max_questions),
         services=services,
         numbers_per_question=random.choice((1, 2, 2, 2)),
-        near_share=random.random(),
+        recent_service_share=random.random(),
         seed=random.getrandbits(48),
         unseen=unseen,
     )

@@ -89,7 +89,7 @@ def test_the_browser_and_python_judge_alike(chromium, tmp_path: Path):
     ):
         assert (turns, sums) == (agent.turns.tolist(), agent.cumulative.tolist())
         columns = agent.inputs.tolist(), agent.cumulative.tolist()
-        mine = judge_turns(*columns, warn, cut, again=again)
+        mine = judge_turns(*columns, warn, cut, restarts_sum=again)
         assert (warned, cutovers) == (mine["warned"], mine["cutovers"])
     assert sum(len(f[3]) for f in found) > 100
     assert shut == [find_guard_closing(*case) for case in guards]

@@ -37,7 +37,7 @@ def test_only_runs_with_summaries_get_longer_by_a_share(runs):
     [("elongation_low", "real_run_low_usd"), ("elongation_high", "real_run_high_usd")],
 )
 def test_each_row_is_as_long_as_its_own_studies_say(runs, end, cost):
-    now = run_elongation_from_studies.elongate_runs(runs, end=end)
+    now = run_elongation_from_studies.elongate_runs(runs, factor_column=end)
     for name, row in runs.iterrows():
         if name != "recorded":
             assert now.loc[name, "cost_usd"] == pytest.approx(row[cost])
@@ -55,7 +55,7 @@ def test_no_share_changes_nothing_and_nonsense_is_refused(runs):
     with pytest.raises(BadArguments, match="sweep or compare"):
         run_elongation_from_studies.elongate_runs(pd.DataFrame({"a": [1]}))
     with pytest.raises(BadArguments, match="elongation_low"):
-        run_elongation_from_studies.elongate_runs(runs, end="cost_usd")
+        run_elongation_from_studies.elongate_runs(runs, factor_column="cost_usd")
 
 
 def test_the_policy_and_the_model_choose_the_distribution():

@@ -115,7 +115,7 @@ def test_javascript_judges_as_python_does():
     )
     out = subprocess.run([node, "-"], input=script, capture_output=True, text=True, check=True)
     judged, closed = json.loads(out.stdout)
-    assert judged == [judge_turns(*case, again=again) for *case, again in turns]
+    assert judged == [judge_turns(*case, restarts_sum=again) for *case, again in turns]
     assert closed == [find_guard_closing(*case) for case in guards]
     assert len({*closed}) > 3
     assert sum(len(hits["cutovers"]) for hits in judged) > 100

@@ -70,7 +70,9 @@ class SessionMemory:
         order: RankingOrder = "newest",
     ) -> None:
         self.store, self.providers, self.by_model = memories, tuple(providers), by_model
-        self._opening_block = format_memory_block(memories.entries(), order=order) if whole else ""
+        self._opening_block = (
+            format_memory_block(memories.entries(), fuseraft_version=order) if whole else ""
+        )
         self._provider_blocks: list[str] = []
 
     def text(self) -> str:

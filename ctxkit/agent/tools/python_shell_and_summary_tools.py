@@ -42,7 +42,7 @@ def make_tools(
     root: RootFolder,
     namespace: dict[str, Any],
     store: ExtraFiles | None = None,
-    work: Sequence[Tool] = (),
+    work_tools: Sequence[Tool] = (),
 ) -> list[Tool]:
     """Return the tools of the given names.
 
@@ -51,10 +51,10 @@ def make_tools(
         root: folder in which the tools work.
         namespace: the user's variables, for the tool `python`.
         store: files beside the root that the file tools can read, such as a context store.
-        work: the tools that `work` stands for.
+        work_tools: the tools that `work_tools` stands for.
 
     Returns:
-        The tools in the order of the names; `files` and `work` stand for several.
+        The tools in the order of the names; `files` and `work_tools` stand for several.
 
     Raises:
         BadArguments: there is no such tool.
@@ -75,7 +75,7 @@ def make_tools(
         elif each == "document":
             out.append(make_document_tool(root, store))
         elif each == "work":
-            out.extend(work)
+            out.extend(work_tools)
         elif each == "shell":
             out.append(make_shell_tool(root))
         elif each == "python":

@@ -78,7 +78,7 @@ def make_lookup_task(
     questions: int = 12,
     services: int = 8,
     numbers_per_question: int = 2,
-    near_share: float = 0.5,
+    recent_service_share: float = 0.5,
     seed: int = 7,
     unseen: bool = True,
 ) -> ConfigLookupTask:
@@ -88,7 +88,8 @@ def make_lookup_task(
         questions: how many are asked, one a turn; fewer where no number is left to ask for.
         services: number of files, at most 24.
         numbers_per_question: how many a question asks for, each of another service.
-        near_share: share of the numbers that are of one of the last `N_RECENT_SERVICES` services.
+        recent_service_share: share of the numbers that are of one of the last
+            `N_RECENT_SERVICES` services.
         seed: of the random choices.
         unseen: use only numbers that training has not seen (`is_excluded_from_training`); False:
         only the others.
@@ -106,7 +107,9 @@ def make_lookup_task(
         keys = random.sample(CONFIG_KEYS, len(CONFIG_KEYS))
         lines = [f"{name}_{key} = {numbers[name, key]}" for key in keys]
         files[format_config_path(name)] = "\n".join(lines)
-    drawn_keys = _draw_questions(names, questions, numbers_per_question, near_share, random)
+    drawn_keys = _draw_questions(
+        names, questions, numbers_per_question, recent_service_share, random
+    )
     return ConfigLookupTask(files, tuple(drawn_keys), numbers)
 
 

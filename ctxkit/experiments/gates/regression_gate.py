@@ -527,11 +527,11 @@ def _measure_session(runner: SessionRunner, setting: Any, planted: list[Any]) ->
     return SessionFigures(key=runner.name, figures=figures, compacts=compacts)
 
 
-def take_first_with_largest_deviation(values: Sequence[float]) -> FigureWithNoise:
+def take_first_with_largest_deviation(repeats: Sequence[float]) -> FigureWithNoise:
     """Return the first value, with the largest distance of the others as its noise.
 
     Args:
-        values: of repeated measurements; the first one is that of the unchanged session.
+        repeats: of repeated measurements; the first one is that of the unchanged session.
 
     Returns:
         The figure with its noise, in the unit of the values.
@@ -541,7 +541,10 @@ def take_first_with_largest_deviation(values: Sequence[float]) -> FigureWithNois
         >>> take_first_with_largest_deviation([10.0, 11.0, 8.0]).noise
         2.0
     """
-    return FigureWithNoise(values[0], max(abs(v - values[0]) for v in values))
+    return FigureWithNoise(
+        repeats[0],
+        max(abs(v - repeats[0]) for v in repeats),
+    )
 
 
 def _shifted_windows(setting: Any, limit: int | None) -> Iterable[Any]:

@@ -167,15 +167,19 @@ def _intervals(
     return [Trace(name=after, x=x, y=y, kind="points", look=look, hover=hover), *spans]
 
 
-def chart_predicted_and_real_outcomes(table: pd.DataFrame, figure: str = "usd") -> Chart:
+def chart_predicted_and_real_outcomes(
+    closed_loop_table: pd.DataFrame, figure: str = "usd"
+) -> Chart:
     """Chart the predicted and the real outcome of each policy side by side.
 
     Args:
-        table: what `closed_loop.loop` returned.
+        closed_loop_table: what `closed_loop.loop` returned.
         figure: `usd`, `calls` or `tokens`.
     """
-    names = tuple(map(str, table.index))
-    predicted, real = (table[f"{figure}_{x}"].astype(float).tolist() for x in ("predicted", "real"))
+    names = tuple(map(str, closed_loop_table.index))
+    predicted, real = (
+        closed_loop_table[f"{figure}_{x}"].astype(float).tolist() for x in ("predicted", "real")
+    )
     sign = "$" * (figure == "usd")
     digits = ".2f" if figure == "usd" else ",.0f"
 

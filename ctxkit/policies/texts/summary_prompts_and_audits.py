@@ -354,17 +354,17 @@ def find_invented_decisions(decisions: Iterable[str], sources: Iterable[str]) ->
 
 
 def find_invented_approvals(
-    lines: Iterable[str], user_texts: Iterable[str], approvals: Sequence[str]
+    lines: Iterable[str], user_texts: Iterable[str], recorded_approvals: Sequence[str]
 ) -> tuple[str, ...]:
     """Return the sentences that mention an approval which the user never gave.
 
     Args:
         lines: of the summary.
         user_texts: what the user wrote.
-        approvals: the approvals that are on record, each in words.
+        recorded_approvals: the approvals that are on record, each in words.
     """
     user_stems = [_stems(s) for text in user_texts for s in split_statements(text)]
-    user_stems += [_stems(each) for each in approvals]
+    user_stems += [_stems(each) for each in recorded_approvals]
     claims = (s for line in lines for s in split_statements(line) if _APPROVAL.search(s))
     return tuple(
         claim

@@ -106,13 +106,13 @@ class ScoredResultTrim(DataclassPolicy):
         return message_content_and_truncation.replace_text(message, head + note)
 
 
-def drop_results_and_calls(history: History, dropped: list[int]) -> History:
+def drop_results_and_calls(history: History, positions: list[int]) -> History:
     """Return the history without some results and the calls they answer; a reply's text stays."""
-    if not dropped:
+    if not positions:
         return history
-    groups, rows, places = history.log.groups, history.column("rows").tolist(), set(dropped)
+    groups, rows, places = history.log.groups, history.column("rows").tolist(), set(positions)
     dropped_calls: dict[int, set[str | None]] = {}
-    for p in dropped:
+    for p in positions:
         # ids of calls are unique in a group (a reply and its results), not in a log
         dropped_calls.setdefault(groups[rows[p]], set()).add(history[p].call_id)
     remaining = []

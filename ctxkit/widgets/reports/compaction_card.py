@@ -260,7 +260,7 @@ def write_card(session: Session, path: str | Path, *, compaction: int = -1) -> P
     return write_page(target, card.to_svg() if kind == ".svg" else card.to_html())
 
 
-def redact_value_for_sharing(value: str, text: str) -> str:
+def redact_value_for_sharing(value: str, message_text: str) -> str:
     """Return a value of a message as it may be posted.
 
     A value is hidden where it is part of a secret by itself or within its message, and where it is
@@ -268,9 +268,11 @@ def redact_value_for_sharing(value: str, text: str) -> str:
 
     Args:
         value: what the compaction took.
-        text: the text of the message that stated it.
+        message_text: the text of the message that stated it.
     """
-    is_hidden = redact(value) != value or (value in text and value not in redact(text))
+    is_hidden = redact(value) != value or (
+        value in message_text and value not in redact(message_text)
+    )
     if is_hidden or _LONG_ID.search(value.rpartition("/")[2]) or _ADDRESS.search(value):
         return REDACTED_VALUE
     return sanitize_line(_HOME.sub("~", value), MAX_CHARS)

@@ -114,7 +114,7 @@ def test_an_agents_folder_is_named_as_fuseraft_names_it(agent, folder):
 def test_the_older_order_is_by_type_then_name():
     """F14, F22: Entries stand as `[type] name: text`, by type and then by name."""
     some = [made("b", "user"), made("a", "user"), made("z", "feedback", body="more\nlines")]
-    assert format_memory_block(some, order="oldest") == (
+    assert format_memory_block(some, fuseraft_version="oldest") == (
         "MEMORY — facts recalled from prior sessions:\n[feedback] z: about it\n  more\n  lines\n"
         "[user] a: about it\n[user] b: about it"
     )
@@ -181,7 +181,7 @@ def test_the_block_is_capped_and_what_does_not_fit_keeps_its_first_line():
 def test_the_heading_counts_among_the_characters_of_the_block(order):
     """F21: The longest body that is shown whole makes a block of 8,000 characters."""
     sizes = [
-        len(format_memory_block([made("a", body="x" * n)], order=order))
+        len(format_memory_block([made("a", body="x" * n)], fuseraft_version=order))
         for n in range(7_850, 8_001)
     ]
     assert max(sizes) == 8_000
@@ -365,7 +365,7 @@ def test_a_block_over_its_budget_keeps_headers_and_counts_what_is_missing(n, bod
     some = [
         made(f"e{k:03d}", body="x" * body if body else "a wish of so many words") for k in range(n)
     ]
-    block = format_memory_block(some, order=order)
+    block = format_memory_block(some, fuseraft_version=order)
     rows = block.split("\n")[1:]
     shown = [row for row in rows if re.match(r"\[\w+\] e\d{3}", row)]
     assert len(block) <= 8_000

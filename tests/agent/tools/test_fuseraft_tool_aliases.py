@@ -26,7 +26,7 @@ LINES = "\n".join(f"line {n}" for n in range(1, 101))
 def tools(tmp_path):
     (tmp_path / "a.txt").write_text(LINES)
     made = make_tools(
-        TOOL_NAMES, RootFolder(tmp_path), {}, work=make_inert_brief_and_summary_tools()
+        TOOL_NAMES, RootFolder(tmp_path), {}, work_tools=make_inert_brief_and_summary_tools()
     )
     return {t.name: t for t in (*made, *ASKING)}
 

@@ -51,7 +51,7 @@ def test_a_plain_function_is_a_tool():
 @pytest.mark.parametrize("name", TOOL_NAMES)
 def test_the_kits_own_tools_have_the_schema_of_their_function(name, tmp_path):
     made = [
-        make_tools([name], RootFolder(folder), {}, work=make_inert_brief_and_summary_tools())
+        make_tools([name], RootFolder(folder), {}, work_tools=make_inert_brief_and_summary_tools())
         for folder in (tmp_path, tmp_path)
     ]
     for each, again in zip(*made, strict=True):
