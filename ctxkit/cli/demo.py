@@ -18,7 +18,7 @@ DEMO_RULES = ("pi", "claude_code", "codex", "none")
 @click.command()
 @click.argument("folder", default="ctxkit-demo", type=click.Path(file_okay=False, path_type=Path))
 @click.pass_context
-def demo_(context: click.Context, report_folder: Path) -> None:
+def demo_(context: click.Context, folder: Path) -> None:
     """Answer four questions about a bundled session; write its report and notebook to FOLDER."""
     from ctxkit.formats.reading import read
     from ctxkit.formats.samples import path
@@ -28,7 +28,7 @@ def demo_(context: click.Context, report_folder: Path) -> None:
 
     file = str(path(DEMO_SAMPLE))
     session = read(file)
-    report_folder.mkdir(parents=True, exist_ok=True)
+    folder.mkdir(parents=True, exist_ok=True)
 
     _print_question("What fills the window?")
     context.invoke(
@@ -50,9 +50,7 @@ def demo_(context: click.Context, report_folder: Path) -> None:
         html=None,
     )
 
-    page, notebook = (
-        export(session, report_folder / f"{DEMO_SAMPLE}.{end}") for end in ("html", "ipynb")
-    )
+    page, notebook = (export(session, folder / f"{DEMO_SAMPLE}.{end}") for end in ("html", "ipynb"))
     sys.stdout.write(f"\npage:     {page}\nnotebook: {notebook}\n")
     print_wrapped_lines(
         f"To open the notebook: jupyter lab {notebook}. Sessions of your own: ctxkit list, then "
