@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from ctxkit.engine.run_segments_and_prompts import build_sent_items, list_sent_messages
 from ctxkit.formats.chat_completions_conversion import MISSING_RESULT
+from ctxkit.policies.history.history import History
 from ctxkit.session.messages import Edit, Message, Text, Thinking
 from ctxkit.tokens.provider_rules import ProviderRule, describe_rules, find_rules
 
@@ -188,25 +189,25 @@ def count_refused_calls(session: Session, run: RunLike) -> int | None:
     if not refused:
         return None
     binds = "changed_thinking" in refused and any(map(has_signed_thinking, session.messages))
-    compacted_calls = {c.call for c in run.compactions}
+    histories = {run.begin: History.start(run.log)}
+    histories |= {max(c.call, run.begin): c.new for c in run.compactions}
     each = binds and run.rules.pruning is not None
     guard = PromptRepairer(model, keeps_thinking=has_api_written_summaries(run.rules.policy))
     n, is_refused = 0, False
     for call in range(run.begin, run.call):
-        is_checked = each or call in compacted_calls or call == run.begin
-        if binds and (is_checked or call + 1 in compacted_calls):
+        is_checked = each or call in histories
+        if binds and (is_checked or call + 1 in histories):
             prompt = [i.message for i in build_sent_items(run, call)]
             guard.follow(prompt)
             is_refused = bool(find_refusals(prompt, model, stale_thinking_ids=guard.stale))
         elif is_checked:  # nothing can become stale, so no prefix is compared
-            is_refused = not _is_whole_prompt(run, call, refused) and bool(
-                find_refusals(list_sent_messages(run, call), model)
-            )
+            is_whole = _is_whole_prompt(run, histories[call].at(call), refused)
+            is_refused = not is_whole and bool(find_refusals(list_sent_messages(run, call), model))
         n += is_refused
     return n
 
 
-def _is_whole_prompt(run: RunLike, call: int, refused: AbstractSet[str]) -> bool:
+def _is_whole_prompt(run: RunLike, history: History, refused: AbstractSet[str]) -> bool:
     """Return True where an unpruned prompt surely parts no tool call from its result, and begins as
     the provider demands: by columns of the log, without a look at each message.
 
@@ -214,7 +215,6 @@ def _is_whole_prompt(run: RunLike, call: int, refused: AbstractSet[str]) -> bool
     """
     if run.rules.pruning is not None:
         return False
-    history = run.pruned(call).schedule.history.at(call)
     head = history.head.messages(run.log)
     if any(_find_orphans(head)) or not _ToolPairs.of(run.log).are_within(history.lo, history.hi):
         return False
