@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from itertools import chain, islice
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import numpy as np
 from msgspec.structs import replace
 
 from ctxkit.engine.run_segments_and_prompts import build_sent_items, list_sent_messages
 from ctxkit.formats.chat_completions_conversion import MISSING_RESULT
+from ctxkit.policies.history.history import History
 from ctxkit.session.messages import Edit, Message, Text, Thinking
 from ctxkit.tokens.provider_rules import DatedProviderRule, describe_cache_rules, find_rules
 
@@ -15,7 +18,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from collections.abc import Set as AbstractSet
 
+    from numpy.typing import NDArray
+
     from ctxkit.engine.run_segments_and_prompts import RunLike
+    from ctxkit.policies.history.message_log import MessageLog
     from ctxkit.session.session import Session
 
 # Signed thinking is bound to what came before it when it was made. Whether that still holds needs
@@ -90,7 +96,7 @@ def _find_orphans(messages: Sequence[Message]) -> Iterable[tuple[str, int, str]]
                 yield "orphan_tool_call", i, "a tool call without its result"
 
 
-def _find_first_role(messages: Sequence[Message]) -> Iterable[tuple[str, int, str]]:
+def _find_first_role(messages: Iterable[Message]) -> Iterable[tuple[str, int, str]]:
     for i, message in enumerate(messages):
         if message.sent_as == "system":  # the part of a replay that no message holds, too
             continue
@@ -183,21 +189,82 @@ def count_refused_calls(session: Session, run: RunLike) -> int | None:
     if not refused:
         return None
     binds = "changed_thinking" in refused and any(map(has_signed_thinking, session.messages))
-    compacted_calls = {c.call for c in run.compactions}
+    histories = {run.begin: History.start(run.log)}
+    histories |= {max(c.call, run.begin): c.new for c in run.compactions}
     each = binds and run.rules.pruning is not None
     guard = PromptRepairer(model, keeps_thinking=has_api_written_summaries(run.rules.policy))
     n, is_refused = 0, False
     for call in range(run.begin, run.call):
-        is_checked = each or call in compacted_calls or call == run.begin
-        if is_checked or (binds and call + 1 in compacted_calls):
-            if binds:
-                prompt = [i.message for i in build_sent_items(run, call)]
-                guard.follow(prompt)
-            else:  # nothing can become stale, so no prefix is compared
-                prompt = list_sent_messages(run, call)
+        is_checked = each or call in histories
+        if binds and (is_checked or call + 1 in histories):
+            prompt = [i.message for i in build_sent_items(run, call)]
+            guard.follow(prompt)
             is_refused = bool(find_refusals(prompt, model, stale_thinking_ids=guard.stale))
+        elif is_checked:  # nothing can become stale, so no prefix is compared
+            is_whole = _is_whole_prompt(run, histories[call].at(call), refused)
+            is_refused = not is_whole and bool(find_refusals(list_sent_messages(run, call), model))
         n += is_refused
     return n
+
+
+def _is_whole_prompt(run: RunLike, history: History, refused: AbstractSet[str]) -> bool:
+    """Return True where an unpruned prompt surely parts no tool call from its result, and begins as
+    the provider demands: by columns of the log, without a look at each message.
+
+    The messages before the log's tail, and the tail itself, are each complete then.
+    """
+    if run.rules.pruning is not None:
+        return False
+    head = history.head.messages(run.log)
+    if any(_find_orphans(head)) or not _ToolPairs.of(run.log).are_within(history.lo, history.hi):
+        return False
+    prompt = chain(head, islice(run.log.messages, history.lo, history.hi))
+    return "first_role" not in refused or not any(_find_first_role(prompt))
+
+
+class _ToolPairs(NamedTuple):
+    """For each row of a log the rows that must be in a prompt with it."""
+
+    first: NDArray[Any]
+    """The last call before it that a result answers (-1: none); the row itself for others."""
+    last: NDArray[Any]
+    """The last of the first results behind a reply that answer its calls (`_NO_ROW`: one has none);
+    the row itself for others.
+    """
+
+    @classmethod
+    def of(cls, log: MessageLog) -> _ToolPairs:
+        """Return the pairs of a log, cached there until it grows."""
+        cached: _ToolPairs | None = log.memo.get("tool pairs")
+        if cached is None or len(cached.first) != len(log.messages):
+            cached = log.memo["tool pairs"] = cls.find(log.messages)
+        return cached
+
+    @classmethod
+    def find(cls, messages: Sequence[Message]) -> _ToolPairs:
+        """Return the pairs of messages in order."""
+        first, last = np.arange(len(messages)), np.arange(len(messages))
+        call_rows, result_rows = dict[str, int](), dict[str | None, int]()
+        for row, message in enumerate(messages):
+            if message.role == "tool" and message.call_id:
+                first[row] = call_rows.get(message.call_id, -1)
+            call_rows.update((call.id, row) for call in message.tool_calls)
+        for row in range(len(messages) - 1, -1, -1):
+            message = messages[row]
+            answers = [result_rows.get(call.id, _NO_ROW) for call in message.tool_calls]
+            last[row] = max(answers, default=row)
+            if message.role == "tool":
+                result_rows[message.call_id] = row
+        return cls(first, last)
+
+    def are_within(self, start: int, stop: int) -> bool:
+        """Return whether all rows start..stop have what they need among themselves."""
+        return bool(
+            (self.first[start:stop] >= start).all() and (self.last[start:stop] < stop).all()
+        )
+
+
+_NO_ROW = 1 << 62
 
 
 def count_common_prefix(before: Sequence[Any], after: Sequence[Any]) -> int:

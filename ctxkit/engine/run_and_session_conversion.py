@@ -85,7 +85,7 @@ def make_log_from_session(
     if tokens is not None:
         anchored = None
     elif anchored is None:
-        anchored = measure_sizes(session, counter)
+        anchored = measure_sizes(session, rules.counter if rules else None)
     log = MessageLog(counter, agent=session.agent, estimator=rules.estimator if rules else None)
     if anchored is not None:
         tokens = anchored.tokens

@@ -24,7 +24,7 @@ from ctxkit.metrics.compaction_savings_and_payback import (
 )
 from ctxkit.metrics.cost.pause_cost_by_choice import CHOICES, Pause
 from ctxkit.metrics.cost.pause_cost_by_choice import idle as price_pauses
-from ctxkit.metrics.cost.session_bill import bill_session
+from ctxkit.metrics.cost.session_bill import charge_calls
 from ctxkit.metrics.shown_figures_by_view import register_view_values
 from ctxkit.plots.chart import Chart, Drawing, add_session_notes, escape_plotly_label
 from ctxkit.plots.xy_figure import AXIS_STYLE, Trace, XyDrawing
@@ -86,7 +86,7 @@ def cache_data(session: Session) -> tuple[CallCacheUse, ...]:
     origin = session.origin or session
     if not origin.has_cache:
         return ()
-    misses, charges = find_cache_misses(origin), bill_session(session).charges
+    misses, charges = find_cache_misses(origin), charge_calls(session)
     if session.origin is None:
         causes = [(None, 0) if miss is None else (miss.kind, miss.missed_tokens) for miss in misses]
         return tuple(

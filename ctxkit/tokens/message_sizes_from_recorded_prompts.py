@@ -156,7 +156,7 @@ def measure_sizes(session: Session, counter: TokenCounter | None = None) -> Mess
     Args:
         session: any session; without usage the sizes are plain counts, marked `estimated`.
         counter: gives the weights of messages; None: the exact o200k_base where its vocabulary is
-            installed, else `chars/4`.
+            installed, else `chars/4`; these sizes are cached in the session.
 
     Returns:
         The sizes of all messages, and the fixed part of each prompt.
@@ -167,7 +167,16 @@ def measure_sizes(session: Session, counter: TokenCounter | None = None) -> Mess
         >>> len(sizes.tokens) == len(sizes.session.messages)
         True
     """
-    counter = counter or default_counter()
+    if counter is not None:
+        return _measure_with(session, counter)
+    default = default_counter()
+    cached: MessageSizes | None = session.__dict__.get("message sizes")
+    if cached is None or cached.counter != default.name:
+        cached = session.__dict__["message sizes"] = _measure_with(session, default)
+    return cached
+
+
+def _measure_with(session: Session, counter: TokenCounter) -> MessageSizes:
     slots = CountedMessages(session, counter)
     anchors = list(iter_usage_anchors(session, slots))
     schemas = 0 if anchors else sum(estimate_tool_tokens(session.tools))

@@ -7,10 +7,15 @@ from itertools import pairwise
 
 import pandas as pd
 import pytest
+from late_result_messages import ids_again, late_talk
 
 import ctxkit as ck
-from ctxkit.engine import get_run_of_replay
-from ctxkit.engine.prompt_checks_and_repairs import describe_provider_rules, find_refusals
+from ctxkit.engine import get_run_of_replay, run_replay
+from ctxkit.engine.prompt_checks_and_repairs import (
+    count_refused_calls,
+    describe_provider_rules,
+    find_refusals,
+)
 from ctxkit.engine.run_segments_and_prompts import FIXED_KIND, build_sent_items, list_sent_messages
 from ctxkit.policies import Rules, triggers
 from ctxkit.presets import names, preset
@@ -152,6 +157,35 @@ def test_a_replay_sends_what_the_program_sends_and_marks_the_refusal():
     assert old["refused_calls_n"] == 0
     unknown = ck.score(ck.replay(signed_session(model="llama-4"), pi), loss=False)
     assert pd.isna(unknown["refused_calls_n"])
+
+
+def recount_refused_calls(run, model):
+    """Return the same count by the whole prompt of each call that follows a compaction."""
+    checked = {run.begin, *(c.call for c in run.compactions)}
+    n, is_refused = 0, False
+    for call in range(run.begin, run.call):
+        if call in checked:
+            is_refused = bool(find_refusals(list_sent_messages(run, call), model))
+        n += is_refused
+    return n
+
+
+@pytest.mark.parametrize("model", ["claude-opus-4-8", "gpt-6-sol"])
+@pytest.mark.parametrize("seed", range(6))
+def test_a_count_by_columns_is_the_count_by_whole_prompts(seed, model):
+    counts = set()
+    for messages in (late_talk(seed), ids_again(late_talk(seed)), late_talk(seed)[2:]):
+        results, replies = ([i for i, m in enumerate(messages) if m.role == role][9:12]
+                            for role in ("tool", "assistant"))  # fmt: skip
+        for lost in ([], results, replies):
+            log = [m for i, m in enumerate(messages) if i not in lost]
+            session = Session(id="s", log=tuple(log), model=model)
+            for rules in ("window:keep_tokens=1500", "summary:keep_tokens=900", None):
+                above = triggers.Above(2_500)
+                run = run_replay(session, Rules(rules, above) if rules else "none")
+                counts.add(count_refused_calls(session, run))
+                assert count_refused_calls(session, run) == recount_refused_calls(run, model)
+    assert len(counts) > 1
 
 
 def test_the_gate_fails_where_more_is_refused(tmp_path):

@@ -64,6 +64,15 @@ def test_without_usage_the_counts_stand() -> None:
     assert found.modelled_tokens() == 17
 
 
+def test_sizes_by_the_default_counter_are_measured_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    log = session(user("x" * 10), reply("y" * 10, 110), user("z" * 30), reply("w", 190))
+    found = measure_sizes(log)
+    assert measure_sizes(log) is found
+    assert measure_sizes(log, CHARS).counter != found.counter
+    monkeypatch.setattr("ctxkit.tokens.message_sizes.default_counter", lambda: CHARS)
+    assert measure_sizes(log).counter == CHARS.name
+
+
 def test_an_empty_session_has_no_sizes() -> None:
     assert measure_sizes(session(), CHARS).tokens == ()
     assert measure_sizes(session(), CHARS).modelled_tokens() == 0

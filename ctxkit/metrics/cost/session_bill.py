@@ -54,8 +54,7 @@ def bill_session(session: Session, *, reuse: bool = False) -> SessionBill:
         >>> bill.unpriced_n, round(bill.cost_usd, 2)
         (0, 3.29)
     """
-    is_replay = session.origin is not None
-    charges = _charge_replayed_calls(session) if is_replay else _charge_recorded_calls(session)
+    is_replay, charges = session.origin is not None, charge_calls(session)
     logged = session.details.get("cost_usd")
     has_total = not is_replay and not charges and isinstance(logged, float) and logged > 0
     return SessionBill(
@@ -64,6 +63,15 @@ def bill_session(session: Session, *, reuse: bool = False) -> SessionBill:
         logged_usd=logged if has_total else None,
         hides_summaries=hides_compactions(session),
     )
+
+
+def charge_calls(session: Session) -> list[CallCharge]:
+    """Return one charge for each call with usage: the bill without its summaries, which takes no
+    count of their texts.
+    """
+    if session.origin is not None:
+        return _charge_replayed_calls(session)
+    return _charge_recorded_calls(session)
 
 
 def get_billed_usages(session: Session) -> list[Usage | None]:

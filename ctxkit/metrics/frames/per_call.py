@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ctxkit.metrics.cost.call_and_summary_charges import get_output_source
-from ctxkit.metrics.cost.session_bill import bill_session, get_billed_usages
+from ctxkit.metrics.cost.session_bill import charge_calls, get_billed_usages
 from ctxkit.metrics.frames.frame_column import BOOL, FLOAT, INT, TEXT, TIME, FrameColumn
 from ctxkit.metrics.frames.per_turn import sum_or_none
 from ctxkit.metrics.means_and_prediction_intervals import sum_if_complete
@@ -119,7 +119,7 @@ def _append_session(session: Session, data: dict[str, list[Any]]) -> None:
     calls = session.calls
     replies = [c.message for c in calls]
     usages = [u or _NO_USAGE for u in get_billed_usages(session)]
-    charges = {c.call: c for c in bill_session(session).charges}
+    charges = {c.call: c for c in charge_calls(session)}
     of_calls = [charges.get(c.index) for c in calls]
     models = [m.model or session.model for m in replies]
     data["session"] += [session.id] * len(calls)

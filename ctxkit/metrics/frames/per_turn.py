@@ -6,7 +6,7 @@ from bisect import bisect_left
 from typing import TYPE_CHECKING, Any
 
 from ctxkit.metrics.cost.call_and_summary_charges import pick_weakest_source
-from ctxkit.metrics.cost.session_bill import bill_session, get_billed_usages
+from ctxkit.metrics.cost.session_bill import charge_calls, get_billed_usages
 from ctxkit.metrics.frames.frame_column import BOOL, FLOAT, INT, TEXT, TIME, FrameColumn
 from ctxkit.metrics.means_and_prediction_intervals import sum_if_complete
 from ctxkit.metrics.shown_figures_by_view import register_view_values
@@ -91,7 +91,7 @@ def rows(sessions: Sequence[Session]) -> dict[str, list[Any]]:
     data: dict[str, list[Any]] = {c.name: [] for c in COLUMNS}
     for session in sessions:
         turns, usages = _group_calls_by_turn(session), get_billed_usages(session)
-        charges = {c.call: c for c in bill_session(session).charges}
+        charges = {c.call: c for c in charge_calls(session)}
         _append_token_columns(session, turns, usages, data)
         for calls in turns:
             of_turn = [charges[c.index] for c in calls if c.index in charges]

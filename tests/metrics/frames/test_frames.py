@@ -38,6 +38,17 @@ def test_columns_and_dtypes_are_those_of_the_table_even_without_rows(per):
         assert [(n, str(t)) for n, t in frame.dtypes.items()] == wanted
 
 
+def test_the_frame_of_turns_counts_no_summary(monkeypatch):
+    expected = ck.frame(billing := ck.read(ck.samples.path("billing")))
+    assert len(billing.edits) > 0
+
+    def refuse(*_):
+        raise AssertionError("a text was counted, for which a vocabulary is loaded")
+
+    monkeypatch.setattr("ctxkit.tokens.message_sizes._measure_with", refuse)
+    pd.testing.assert_frame_equal(ck.frame(ck.read(ck.samples.path("billing"))), expected)
+
+
 @pytest.mark.parametrize("per", PERS)
 def test_no_column_hides_an_attribute_of_a_frame(per):
     assert [c.name for c in FRAME_COLUMNS[per] if hasattr(pd.DataFrame, c.name)] == []
