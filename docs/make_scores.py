@@ -161,7 +161,7 @@ and replays of each format (`tests/metrics/score_oracle.py` does it).
   read. None of them ends at the next compaction.
 - **Items**: which words are items and which sentences give a constraint is fixed by the patterns of
   `ctxkit.metrics.losable_items` and `ctxkit.metrics.item_index_and_rule_matching`; which tools read and write by
-  `ctxkit.session.tool_calls`. A message *states* its own items. It *names* these, and the endings of its paths (two parts
+  `ctxkit.session.tool_call_paths_and_descriptions`. A message *states* its own items. It *names* these, and the endings of its paths (two parts
   at least; each is an item that weighs 1). The text, not the thinking, of user and agent also names a constraint that it
   gives in other words. A reply *uses* what it names in text and arguments. An inserted text names what occurs in it as
   whole words. An item is *removed* once a message that stated it left; an ending that is nowhere stated never is.

@@ -24,7 +24,7 @@ from ctxkit.engine.cache_model.input_cost_prediction import (
 from ctxkit.engine.cache_model.miss_rate_estimator import MissRateEstimator, simulate_reads
 from ctxkit.engine.cache_model.training_counts import (
     MIN_CALLS,
-    PastErrorsByKnownLogs,
+    PastErrorsByAvailableLogs,
     SameDeveloperSessions,
     count_session,
     exclude_copies,
@@ -140,7 +140,7 @@ def _compute_past_errors(
     own_counts: SessionMissCounts,
     counts: Sequence[SessionMissCounts],
     logs: SameDeveloperSessions,
-) -> PastErrorsByKnownLogs | None:
+) -> PastErrorsByAvailableLogs | None:
     """Return the errors of a session's predictions from other developers; None: no prediction."""
     others = [row for row in counts if row.developer != own_counts.developer]
     cases = [
@@ -158,7 +158,7 @@ def _compute_past_errors(
         return None
     past_errors: list[PastPredictionError] = [bill.compare_with(recorded) for bill in bills]
     lifetime_error = round(float(np.log(lifetime / recorded)), 4)
-    return PastErrorsByKnownLogs(cases[0].rates.teachers, lifetime_error, *past_errors)
+    return PastErrorsByAvailableLogs(cases[0].rates.teachers, lifetime_error, *past_errors)
 
 
 def predict_leave_one_out(

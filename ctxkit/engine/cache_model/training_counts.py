@@ -104,7 +104,7 @@ class PastPredictionError(msgspec.Struct, frozen=True, gc=False, array_like=True
         return -self.error / (self.above if self.error < 0 else self.below)
 
 
-class PastErrorsByKnownLogs(msgspec.Struct, frozen=True, gc=False, array_like=True):
+class PastErrorsByAvailableLogs(msgspec.Struct, frozen=True, gc=False, array_like=True):
     """Predictions of a training session, the logs of its developer being left out."""
 
     teachers: int
@@ -145,7 +145,7 @@ class SessionMissCounts(msgspec.Struct, frozen=True, omit_defaults=True):
     era: str = ""
     """As `find_program_era` returns it."""
     shortfall: ReadShortfall | None = None
-    past: PastErrorsByKnownLogs | None = None
+    past: PastErrorsByAvailableLogs | None = None
     """How its own predictions were off; None where it is too short or has no price."""
 
     @property

@@ -22,7 +22,7 @@ from ctxkit.engine.cache_model.input_cost_prediction import (
 from ctxkit.engine.cache_model.interval_calibration import select_calibration_sessions
 from ctxkit.engine.cache_model.training_counts import (
     CallClassCounts,
-    PastErrorsByKnownLogs,
+    PastErrorsByAvailableLogs,
     PastPredictionError,
     SameDeveloperSessions,
     count_session,
@@ -150,7 +150,7 @@ def test_a_prompt_is_written_from_the_smallest_that_is_cached_on(prompt, field):
 def judged(developers: str, *, calls: int = 40, teachers: int = 4, **more):
     """Return sessions of so many calls and teachers, whose predictions were held against the record."""
     error = PastPredictionError(0.1, 0.2, 0.3)
-    past = PastErrorsByKnownLogs(teachers, 0.5, error, error, error)
+    past = PastErrorsByAvailableLogs(teachers, 0.5, error, error, error)
     counts = {"turn start": CallClassCounts(calls=calls)}
     return [replace(row, past=past, counts=counts, **more) for row in teach(*developers)]
 
