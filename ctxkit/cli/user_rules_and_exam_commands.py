@@ -54,7 +54,7 @@ _CARRY_ON = (
     "--rules", "-r", type=RULES_WORD, help="Show the session as compacted by a preset or a chain."
 )
 @arguments_and_output.add_json_and_html_options
-def user_rules_(out: CommandOutput, *, session: str, rules: str | None) -> None:
+def rules_(out: CommandOutput, *, session: str, rules: str | None) -> None:
     """List what the user demanded in SESSION, and until which compaction it stood.
 
     A rule is a sentence that binds, forbids or chooses: "never touch prod", "answer in German".
