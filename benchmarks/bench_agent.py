@@ -16,7 +16,7 @@ from itertools import count
 from typing import TYPE_CHECKING, Any
 
 from ctxkit.agent import Agent, Limits
-from ctxkit.agent.ctxkit_folder_and_trust import Workspace
+from ctxkit.agent.ctxkit_folder_and_session_trust import Workspace
 from ctxkit.agent.live_session import LiveSession
 from ctxkit.agent.tools.tool import tool
 from ctxkit.policies.compaction_and_pruning_rules import Rules

@@ -6,7 +6,7 @@ from .change_log_intent_log_evidence_graph import ChangeLog as ChangeLog
 from .change_log_intent_log_evidence_graph import IntentLog as IntentLog
 from .change_log_intent_log_evidence_graph import build_change_log as build_change_log
 from .change_log_intent_log_evidence_graph import read_record as read_record
-from .ctxkit_folder_and_trust import Workspace as Workspace
+from .ctxkit_folder_and_session_trust import Workspace as Workspace
 from .document_store import ContextStore as ContextStore
 from .document_store import import_files as import_files
 from .live_context_and_transcript import LiveContext as LiveContext
@@ -39,7 +39,7 @@ from .session_log import list_checkpoints as list_checkpoints
 from .tools.confined_root import RootFolder as RootFolder
 from .tools.execution_and_results import image_from_bytes as image_from_bytes
 from .tools.execution_and_results import run_tool as run_tool
-from .tools.file_and_document_tools import make_file_tools as make_file_tools
+from .tools.file_tools_and_pdf_office_text import make_file_tools as make_file_tools
 from .tools.python_shell_and_summary_tools import make_python_tool as make_python_tool
 from .tools.python_shell_and_summary_tools import make_shell_tool as make_shell_tool
 from .tools.tool import tool as tool

@@ -26,7 +26,7 @@ from ctxkit.agent.model_summaries_and_backoff import (
     summarise_result,
 )
 from ctxkit.agent.tools.execution_and_results import OutputLimits, run_in_thread
-from ctxkit.agent.tools.file_and_document_tools import describe_artifact_reading
+from ctxkit.agent.tools.file_tools_and_pdf_office_text import describe_artifact_reading
 from ctxkit.agent.turn_limits_and_token_budgets import TokenBudgetMonitor
 from ctxkit.engine.sent_prompts import SentPrompts
 from ctxkit.errors import BadArguments, ModelError

@@ -23,8 +23,8 @@ import msgspec
 from ctxkit._internal.formatting_and_sanitizing import sanitize_line
 from ctxkit._internal.lazy_exports_and_late_bound_calls import make_dunder_dir
 from ctxkit.agent.tools.confined_root import RootFolder
-from ctxkit.agent.tools.file_and_document_tools import is_document, read_document
 from ctxkit.agent.tools.file_search import FolderWalk, abbreviate_names, search_files
+from ctxkit.agent.tools.file_tools_and_pdf_office_text import is_document, read_document
 from ctxkit.errors import BadArguments, StoreError, did_you_mean
 
 if TYPE_CHECKING:

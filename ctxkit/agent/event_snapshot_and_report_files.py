@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     import pandas as pd
 
-    from ctxkit.agent.ctxkit_folder_and_trust import Workspace
+    from ctxkit.agent.ctxkit_folder_and_session_trust import Workspace
     from ctxkit.agent.tools.tool import Tool
     from ctxkit.formats.snapshots.token_log_writer import SnapshotWriter
     from ctxkit.session.session import Session

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from ctxkit._internal.redaction import redact
 from ctxkit.agent.agent import COMPACT_TOOL, Agent
 from ctxkit.agent.artifact_store import ArtifactStore
-from ctxkit.agent.ctxkit_folder_and_trust import Workspace, check_session_name
+from ctxkit.agent.ctxkit_folder_and_session_trust import Workspace, check_session_name
 from ctxkit.agent.document_store import ContextStore
 from ctxkit.agent.event_snapshot_and_report_files import (
     ChangeIntentEvidenceWriter,
@@ -41,7 +41,10 @@ from ctxkit.agent.system_prompt import (
     parse_section_names,
 )
 from ctxkit.agent.tools.confined_root import RootFolder
-from ctxkit.agent.tools.file_and_document_tools import CombinedExtraFiles, describe_artifact_reading
+from ctxkit.agent.tools.file_tools_and_pdf_office_text import (
+    CombinedExtraFiles,
+    describe_artifact_reading,
+)
 from ctxkit.agent.tools.python_shell_and_summary_tools import FILE_TOOLS, make_tools
 from ctxkit.agent.turn_limits_and_token_budgets import Limits
 from ctxkit.agent.turn_state_and_events import (

@@ -13,7 +13,7 @@ import msgspec
 from filelock import lock_descriptor
 
 from ctxkit._internal.safe_files import SafeFolder
-from ctxkit.agent.ctxkit_folder_and_trust import check_session_name
+from ctxkit.agent.ctxkit_folder_and_session_trust import check_session_name
 from ctxkit.errors import BadArguments, ReadError, StoreError
 from ctxkit.formats.native import (
     encode_end_line,

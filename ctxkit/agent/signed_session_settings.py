@@ -17,7 +17,7 @@ from msgspec.structs import replace
 
 from ctxkit._internal.environment_secrets import get_environment_secrets
 from ctxkit._internal.redaction import redact_json
-from ctxkit.agent.ctxkit_folder_and_trust import make_seal, verify_seal
+from ctxkit.agent.ctxkit_folder_and_session_trust import make_seal, verify_seal
 from ctxkit.agent.turn_limits_and_token_budgets import Limits
 from ctxkit.errors import BadArguments, StoreError
 from ctxkit.session.messages import Message

@@ -190,7 +190,7 @@ def _check_folders() -> DoctorFinding:
 
 
 def _check_state_folder() -> DoctorFinding:
-    from ctxkit.agent.ctxkit_folder_and_trust import get_user_state_folder
+    from ctxkit.agent.ctxkit_folder_and_session_trust import get_user_state_folder
 
     folder = get_user_state_folder()
     try:

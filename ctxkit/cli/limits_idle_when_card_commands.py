@@ -103,7 +103,7 @@ def limits_(out: CommandOutput, *, sessions: tuple[str, ...]) -> None:
     Give the SESSIONS of one plan, or their folder. Shares are of what was used, by list prices: no
     log says what a plan allows.
     """
-    from ctxkit.metrics.cost.usage_limits import limits
+    from ctxkit.metrics.cost.dollars_per_subscription_span import limits
 
     report = limits(arguments_and_output.resolve_sessions(sessions))
     if out.json:

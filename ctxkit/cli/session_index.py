@@ -93,7 +93,7 @@ class SessionIndex:
 
     def __init__(self, folder: Path | None = None) -> None:
         if folder is None:
-            from ctxkit.agent.ctxkit_folder_and_trust import get_user_state_folder
+            from ctxkit.agent.ctxkit_folder_and_session_trust import get_user_state_folder
 
             folder = get_user_state_folder()
         self._cache = FileCache(

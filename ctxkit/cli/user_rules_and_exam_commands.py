@@ -125,7 +125,11 @@ def exam_(
     whose result still shows the answers. With --model that model answers, without knowing whose
     result it reads.
     """
-    from ctxkit.experiments.compaction_exams import CompactorCandidate, SummaryPromptCandidate, exam
+    from ctxkit.experiments.exams_comparing_ways_to_compact import (
+        CompactorCandidate,
+        SummaryPromptCandidate,
+        exam,
+    )
     from ctxkit.experiments.gates.compactor_gate_and_subprocess import command
 
     candidates: dict[str, object] = dict(zip(rules, rules, strict=True))

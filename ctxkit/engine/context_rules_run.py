@@ -19,7 +19,7 @@ from ctxkit.engine.run_segments_and_prompts import (
     BlockedCompaction,
     Compaction,
     PolicyRunEvent,
-    PrunedHistory,
+    PrunedPromptsByCall,
     RunSegment,
     SentItem,
     build_sent_items,
@@ -104,7 +104,7 @@ class RulesRun:
         """By call that found a cold cache: the tokens shared with the prompt before it, where that
         is not all of it.
         """
-        self._pruned_histories: dict[tuple[int, int], PrunedHistory] = {}
+        self._pruned_histories: dict[tuple[int, int], PrunedPromptsByCall] = {}
         self.unscheduled_calls = 0
         """Calls at which a pruning without a schedule was run by itself."""
         self.history = History.start(self.log)
@@ -224,17 +224,19 @@ class RulesRun:
         if not self.prunes:
             return history
         if compacted is not None:
-            return PrunedHistory(history, self.rules.pruning, self.budget).prompt_at(self.call)
+            return PrunedPromptsByCall(history, self.rules.pruning, self.budget).prompt_at(
+                self.call
+            )
         return self.pruned(self.call).prompt_at(self.call)
 
-    def pruned(self, call: int) -> PrunedHistory:
+    def pruned(self, call: int) -> PrunedPromptsByCall:
         """Return the history in force at a call, pruned; before the run's first call, unpruned.
 
         The pruned history of the forecast is reused where it is the same one. That of the next call
         is built apart while the log may grow, as a schedule goes over each call only once.
         """
         if call == self.call and not self.over:
-            return PrunedHistory(self.history.at(call), self.rules.pruning, self.budget)
+            return PrunedPromptsByCall(self.history.at(call), self.rules.pruning, self.budget)
         compactions_n = bisect_right(self.compactions, call, key=lambda compaction: compaction.call)
         history = (
             self.compactions[compactions_n - 1].new if compactions_n else History.start(self.log)
@@ -251,7 +253,7 @@ class RulesRun:
             return forecast.pruned
         pruned = self._pruned_histories.get((compactions_n, start))
         if pruned is None or not pruned.schedule.sound:
-            pruned = PrunedHistory(history.at(start), pruning, self.budget)
+            pruned = PrunedPromptsByCall(history.at(start), pruning, self.budget)
             self._pruned_histories[compactions_n, start] = pruned
         return pruned
 

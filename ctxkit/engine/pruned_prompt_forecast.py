@@ -13,7 +13,7 @@ from ctxkit.engine.prompt_sizes_and_prefixes import (
     hash_contents,
     measure_common_prefix,
 )
-from ctxkit.engine.run_segments_and_prompts import PrunedHistory
+from ctxkit.engine.run_segments_and_prompts import PrunedPromptsByCall
 from ctxkit.policies.compaction_and_pruning_rules import unwrap_function
 from ctxkit.policies.history.history import History
 from ctxkit.policies.policy_base_and_chains import flatten_chain
@@ -84,7 +84,7 @@ class PrunedPromptForecast(UnprunedForecast):
         past: PastPrompts | None = None,
     ) -> None:
         super().__init__(history, budget, sent)
-        self.pruned = PrunedHistory(history.at(start), pruning, budget)
+        self.pruned = PrunedPromptsByCall(history.at(start), pruning, budget)
         self.runs_each_call = bool(self.pruned.rest)
         """True where a part is run at each call by itself."""
         bill = _CallByCallPromptSizes if self.runs_each_call else PruningSchedulePromptSizes
@@ -229,7 +229,11 @@ class _CallByCallPromptSizes:
     """The bill where a part must be run at each call, behind those with a schedule."""
 
     def __init__(
-        self, pruned: PrunedHistory, start: int, clock: ColdCacheCalls, past: PastPrompts | None
+        self,
+        pruned: PrunedPromptsByCall,
+        start: int,
+        clock: ColdCacheCalls,
+        past: PastPrompts | None,
     ) -> None:
         self._pruned, self._call = pruned, start
         self.prefixes = past.prefixes if past else SharedPrefixFinder(clock)
@@ -327,7 +331,11 @@ class PruningSchedulePromptSizes:
     """The bill of a schedule, with one track for each layer that a call may be sent."""
 
     def __init__(
-        self, pruned: PrunedHistory, start: int, clock: ColdCacheCalls, past: PastPrompts | None
+        self,
+        pruned: PrunedPromptsByCall,
+        start: int,
+        clock: ColdCacheCalls,
+        past: PastPrompts | None,
     ) -> None:
         self._schedule, self._past = pruned.schedule, past
         self.prefixes = past.prefixes if past else SharedPrefixFinder(clock)

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from ctxkit.tokens.token_counters import ContextBudget
 
 
-class PrunedHistory:
+class PrunedPromptsByCall:
     """A history under a pruning, from its call on, or from an earlier one that a part refers to.
 
     Args:
@@ -64,7 +64,7 @@ class RunLike(Protocol):
     begin: int
     call: int
 
-    def pruned(self, call: int) -> PrunedHistory:
+    def pruned(self, call: int) -> PrunedPromptsByCall:
         """Return the history in force at a call, pruned."""
 
 
@@ -390,7 +390,7 @@ def build_full_prompt_change(call: int, items: Sequence[SentItem]) -> PromptChan
 
 
 def _items_and_left_out(
-    run: RunLike, call: int | None, pruned: PrunedHistory | None = None
+    run: RunLike, call: int | None, pruned: PrunedPromptsByCall | None = None
 ) -> tuple[list[SentItem], dict[int, str]]:
     """Return the messages of a prompt, and the rows that were left out of it.
 

@@ -1,18 +1,18 @@
 # The public names: type checkers and editors read this stub, `lazy_exports` at run time.
-from .compaction_exams import SummaryPromptCandidate as SummaryPromptCandidate
-from .compaction_exams import exam as exam
+from .ablations_of_sections_store_and_memory import SECTION_COLUMNS as SECTION_COLUMNS
+from .ablations_of_sections_store_and_memory import index_or_paste as index_or_paste
+from .ablations_of_sections_store_and_memory import sections as sections
+from .ablations_of_sections_store_and_memory import with_memory as with_memory
+from .ablations_of_sections_store_and_memory import without as without
 from .cost_and_loss_scores import score as score
+from .exams_comparing_ways_to_compact import SummaryPromptCandidate as SummaryPromptCandidate
+from .exams_comparing_ways_to_compact import exam as exam
 from .next_session_forecasts_and_outcomes import forecasts as forecasts
 from .next_session_forecasts_and_outcomes import write_forecast as write_forecast
 from .rules_comparison_on_one_session import Comparison as Comparison
 from .rules_comparison_on_one_session import compare as compare
 from .score_columns import SCORE_COLUMN_NAMES as SCORE_COLUMN_NAMES
 from .score_columns import SCORE_COLUMNS as SCORE_COLUMNS
-from .section_store_memory_ablations import SECTION_COLUMNS as SECTION_COLUMNS
-from .section_store_memory_ablations import index_or_paste as index_or_paste
-from .section_store_memory_ablations import sections as sections
-from .section_store_memory_ablations import with_memory as with_memory
-from .section_store_memory_ablations import without as without
 from .setting_advice import advise as advise
 from .setting_grids_and_labels import grid as grid
 from .sweep_runs import compare_settings as compare_settings

@@ -501,9 +501,9 @@ class SessionAnalysisCache:
         return BreachAndStaleValueIndex(self.memory)
 
     @cached_property
-    def forecast(self) -> RunLengthForecast:
+    def forecast(self) -> RealRunLengthening:
         """Forecast of how many calls real runs would take."""
-        return RunLengthForecast(self.session)
+        return RealRunLengthening(self.session)
 
     @cached_property
     def window(self) -> int | None:
@@ -614,7 +614,7 @@ _PROCESSOR_KINDS: dict[str, PolicyKind] = {"swe_agent_mask": "mask", "none": "ra
 """Policy kind of each history processor that a log reader infers."""
 
 
-class RunLengthForecast:
+class RealRunLengthening:
     """Forecast of the length of real runs, from the policy of the record and published studies."""
 
     def __init__(self, session: Session) -> None:

@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from ctxkit.formats.sessions_from_arguments import SessionLike
     from ctxkit.policies.compaction_and_pruning_rules import Rules
     from ctxkit.session.session import Session
-    from ctxkit.teams.context_view_comparison import ViewComparison
+    from ctxkit.teams.prompts_under_other_views import ViewComparison
 
 
 DETAIL_HEADS = {
@@ -308,7 +308,7 @@ def compare(
 
     Returns:
         A `Comparison`: one row per setting, columns as in `score`. For views of a team, the frame
-        that `teams.context_view_comparison.compare_views` returns.
+        that `teams.prompts_under_other_views.compare_views` returns.
 
     Raises:
         BadArguments: the session or the rules cannot be understood, or there are no rules.
@@ -324,7 +324,7 @@ def compare(
     session = as_session(session)
     check_max_loss(max_loss)
     if isinstance(rules, Mapping) or (isinstance(rules, str) and rules == "views"):
-        from ctxkit.teams.context_view_comparison import compare_views
+        from ctxkit.teams.prompts_under_other_views import compare_views
 
         return compare_views(session, rules, loss=loss, reuse=reuse)
     settings, runner = resolve_settings(rules), _CachingRunner(session.origin or session)

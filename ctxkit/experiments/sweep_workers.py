@@ -496,7 +496,7 @@ MIN_REMAINING_SECONDS = 4.0
 """Remaining seconds above which workers are started; a worker needs one or two to start."""
 
 
-class RemainingTimeEstimate:
+class WorkerPoolDecision:
     """Estimate of the remaining CPU time, from the runs finished so far.
 
     The first run is excluded, because it reads the log for all others. CPU time leaves out other

@@ -5,7 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ctxkit.formats.chat_message_and_usage_parsers import CHAT_ROLES, count_skipped
-from ctxkit.formats.fuseraft_turns_and_companion_files import add_turn, summarize_companion_files
+from ctxkit.formats.fuseraft_turn_messages_and_work_records import (
+    add_turn,
+    summarize_work_records,
+)
 from ctxkit.formats.session_builder import SessionBuilder
 from ctxkit.formats.untrusted_record_parsing import (
     as_dict,
@@ -76,7 +79,7 @@ def read(source: Source) -> list[Session]:
             started=parse_timestamp(document.get("StartedAt")),
             details={
                 **{name: value for name, value in details.items() if value is not None},
-                **summarize_companion_files(source, session_id),
+                **summarize_work_records(source, session_id),
             },
         )
     ]

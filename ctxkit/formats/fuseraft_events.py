@@ -8,9 +8,9 @@ from msgspec.structs import replace
 
 from ctxkit.errors import ReadError
 from ctxkit.formats.chat_message_and_usage_parsers import count_skipped, subtract_cached
-from ctxkit.formats.fuseraft_turns_and_companion_files import (
+from ctxkit.formats.fuseraft_turn_messages_and_work_records import (
     parse_turn_usage,
-    summarize_companion_files,
+    summarize_work_records,
 )
 from ctxkit.formats.log_file_content import Source
 from ctxkit.formats.session_builder import SessionBuilder
@@ -64,7 +64,7 @@ def read(source: Source) -> list[Session]:
             readers[session_id] = _EventReader(session_id)
         with catch_damage(faults, line):
             readers[session_id].read_event(record)
-    sessions = [t.build_session(summarize_companion_files(source, t.id)) for t in readers.values()]
+    sessions = [t.build_session(summarize_work_records(source, t.id)) for t in readers.values()]
     if sessions:
         sessions[0] = replace(sessions[0], faults=tuple(faults))
     return sessions

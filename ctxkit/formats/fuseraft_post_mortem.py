@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 from msgspec.structs import replace
 
 from ctxkit.errors import ReadError
-from ctxkit.formats.fuseraft_turns_and_companion_files import (
+from ctxkit.formats.fuseraft_turn_messages_and_work_records import (
     add_turn,
     read_companion_file,
-    summarize_companion_files,
+    summarize_work_records,
 )
 from ctxkit.formats.log_file_content import Source
 from ctxkit.formats.session_builder import SessionBuilder
@@ -107,6 +107,6 @@ def _build_session(
         ),
         details={
             **{name: value for name, value in manifest_details.items() if value is not None},
-            **summarize_companion_files(source, session_id),
+            **summarize_work_records(source, session_id),
         },
     )

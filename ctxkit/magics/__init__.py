@@ -44,7 +44,7 @@ _EMPTY_CELL_CALL = re.compile(
 def load(shell: InteractiveShell) -> None:
     """Register the magics, their settings for `%config CtxKit`, and their completion."""
     from ctxkit._internal.distribution_version_and_conflicts import warn_of_module_conflict
-    from ctxkit.agent.ctxkit_folder_and_trust import Workspace
+    from ctxkit.agent.ctxkit_folder_and_session_trust import Workspace
     from ctxkit.agent.system_prompt import SECTIONS
     from ctxkit.formats.registry import format_names
     from ctxkit.magics.line_parser import make_completion_matcher

@@ -19,7 +19,7 @@ from ctxkit._internal.formatting_and_sanitizing import (
     pluralize,
     sanitize_line,
 )
-from ctxkit.agent.ctxkit_folder_and_trust import Workspace
+from ctxkit.agent.ctxkit_folder_and_session_trust import Workspace
 from ctxkit.agent.document_store import ContextStore
 from ctxkit.agent.event_loop_threads import BackgroundTask, run_coroutine
 from ctxkit.agent.models.model import accepts_images, images_unsupported_message

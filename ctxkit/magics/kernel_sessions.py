@@ -311,7 +311,7 @@ class KitState(KitSettings):
         elif isinstance(variable, Session) and format is None:
             session, name = variable, name or what
         else:
-            from ctxkit.agent.ctxkit_folder_and_trust import Workspace
+            from ctxkit.agent.ctxkit_folder_and_session_trust import Workspace
             from ctxkit.formats.reading import read
 
             path, workspace = Path(what).expanduser(), Workspace()
@@ -338,7 +338,7 @@ class KitState(KitSettings):
         Raises:
             BadArguments: there is one of that name.
         """
-        from ctxkit.agent.ctxkit_folder_and_trust import Workspace
+        from ctxkit.agent.ctxkit_folder_and_session_trust import Workspace
         from ctxkit.formats.writing import write
 
         place = Workspace()

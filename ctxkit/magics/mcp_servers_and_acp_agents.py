@@ -241,7 +241,7 @@ def open_acp_session(
     """
     from ctxkit.agent.acp_agent import AcpModelPlaceholder, ExternalAgent
     from ctxkit.agent.acp_client import AcpClient
-    from ctxkit.agent.ctxkit_folder_and_trust import Workspace
+    from ctxkit.agent.ctxkit_folder_and_session_trust import Workspace
     from ctxkit.agent.live_session import LiveSession
     from ctxkit.presets.registry_and_setting_checks import resolve_rules
 

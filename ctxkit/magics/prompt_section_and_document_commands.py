@@ -61,7 +61,7 @@ def show_or_switch_prompt_sections(
 ) -> pd.DataFrame | PreformattedText:
     """Show the cost of each prompt section, or switch sections from the next prompt on."""
     if not arguments.words.strip():
-        from ctxkit.experiments.section_store_memory_ablations import sections as costs
+        from ctxkit.experiments.ablations_of_sections_store_and_memory import sections as costs
 
         table = sanitize_text_columns(costs(kit.session(arguments.session)))
         return table.drop(columns="session").set_index("section")
@@ -102,7 +102,7 @@ def _describe_remaining(live: LiveSession, names: tuple[str, ...]) -> list[str]:
     stand = {name for m in session.view() for name, _, _ in m.sections} - set(names)
     if not stand:
         return []
-    from ctxkit.experiments.section_store_memory_ablations import sections as costs
+    from ctxkit.experiments.ablations_of_sections_store_and_memory import sections as costs
 
     table = costs(session).set_index("section")
     tokens, whole = table.loc[sorted(stand), "tokens"].sum(), live.agent.gauge()[0]

@@ -473,7 +473,7 @@ def count_next_prompt_tokens(kit: KitState, options: SessionArguments) -> Prefor
 
 
 def _get_report_store(kit: KitState, name: str | None) -> ContextReportStore:
-    from ctxkit.agent.ctxkit_folder_and_trust import Workspace
+    from ctxkit.agent.ctxkit_folder_and_session_trust import Workspace
     from ctxkit.agent.event_snapshot_and_report_files import ContextReportStore
 
     session_name = name or kit.lives.current_name

@@ -164,7 +164,7 @@ class KitSettings(Magics):
 
     def read_stored_session(self, name: str) -> Session | None:
         """Return a session that is kept in the working folder, or None."""
-        from ctxkit.agent.ctxkit_folder_and_trust import Workspace
+        from ctxkit.agent.ctxkit_folder_and_session_trust import Workspace
 
         return Workspace().session(name)
 

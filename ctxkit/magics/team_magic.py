@@ -92,7 +92,7 @@ def run_team_magic(kit: KitState, arguments: TeamArguments, task: str) -> Prefor
 
 def _check_task(arguments: TeamArguments, task: str) -> None:
     """Refuse a line without a task for a team that has none, before anything is opened for it."""
-    from ctxkit.agent.ctxkit_folder_and_trust import Workspace
+    from ctxkit.agent.ctxkit_folder_and_session_trust import Workspace
 
     if not task.strip() and not Workspace().has_session(arguments.name):
         raise BadArguments(
@@ -123,7 +123,7 @@ def _previous_settings(name: str, options: Mapping[str, Any]) -> dict[str, Any]:
     """Return how a team was opened last, in any kernel; as usual where it is new, or is given
     another config.
     """
-    from ctxkit.agent.ctxkit_folder_and_trust import Workspace
+    from ctxkit.agent.ctxkit_folder_and_session_trust import Workspace
     from ctxkit.teams.team_factory import read_team_settings
 
     workspace = Workspace()

@@ -3,7 +3,7 @@
 from .cache_misses import find_cache_misses as find_cache_misses
 from .cost.pause_cost_by_choice import idle as idle
 from .context_window_report import REPORT_COLUMNS as REPORT_COLUMNS
-from .cost.usage_limits import limits as limits
+from .cost.dollars_per_subscription_span import limits as limits
 from .frames import FRAME_COLUMNS as FRAME_COLUMNS, arrow as arrow
 from .frames.per_message import audience as audience
 from .losable_items import LosableItem as LosableItem, extract_items as extract_items

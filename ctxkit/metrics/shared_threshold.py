@@ -28,8 +28,8 @@ from ctxkit.metrics.threshold_replays import (
     average_loss_at_threshold,
     average_usd_at_threshold,
     choose_threshold,
-    list_candidate_thresholds,
     list_price_steps,
+    list_spaced_and_step_thresholds,
     measure_costs_by_threshold,
     validate_on_later_sessions,
 )
@@ -116,7 +116,7 @@ def when(
     log_format = _get_format(group[0])
     window = context_window or round(median(p.window[0] for p in profiles))
     default = find_default_trigger(log_format, window)
-    sizes = list_candidate_thresholds(
+    sizes = list_spaced_and_step_thresholds(
         window, default, {s for p in profiles for s in list_price_steps(p)}
     )
     bar = make_progress_bar(profiles, desc="when", unit="session", disable=not progress)

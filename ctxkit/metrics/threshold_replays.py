@@ -88,7 +88,7 @@ class SessionThresholdCosts(NamedTuple):
     costs: dict[int, ThresholdCostAndLoss]
 
 
-def list_candidate_thresholds(
+def list_spaced_and_step_thresholds(
     window: int, default: int | None, steps: Iterable[int]
 ) -> tuple[int, ...]:
     """Return the sizes to replay in ascending order: candidates, the default and the window.

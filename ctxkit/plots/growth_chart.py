@@ -167,7 +167,7 @@ def _small_multiples(session_by_name: Mapping[str, Session]) -> Chart:
     origins = {id(s.origin): s.origin for s in session_by_name.values() if s.origin is not None}
     recorded = {key: tuple(build_growth_lines("", s)) for key, s in origins.items()}
     groups = [
-        SessionGrowthLines(n, tuple(build_growth_lines(n, s)), recorded.get(id(s.origin), ()))
+        SessionAndRecordLines(n, tuple(build_growth_lines(n, s)), recorded.get(id(s.origin), ()))
         for n, s in session_by_name.items()
     ]
     every = [line for group in groups for line in group.lines]
@@ -350,7 +350,7 @@ MAX_PANELS = 60
 _PANEL_COLOURS = tuple(c for c in COLOURS if c != STOP_COLOUR)
 
 
-class SessionGrowthLines(NamedTuple):
+class SessionAndRecordLines(NamedTuple):
     """The lines of one session, and of its record if it is a replay."""
 
     name: str
@@ -358,7 +358,7 @@ class SessionGrowthLines(NamedTuple):
     recorded: tuple[GrowthLine, ...] = ()
 
 
-def build_growth_panels(groups: Sequence[SessionGrowthLines]) -> PanelGrid:
+def build_growth_panels(groups: Sequence[SessionAndRecordLines]) -> PanelGrid:
     """Return one panel per session, all on the same scales."""
     peak = max(
         (max(x.tokens) for g in groups for x in (*g.lines, *g.recorded) if x.tokens), default=0
@@ -371,7 +371,7 @@ def build_growth_panels(groups: Sequence[SessionGrowthLines]) -> PanelGrid:
     )
 
 
-def _session_panel(group: SessionGrowthLines, peak: int) -> Panel:
+def _session_panel(group: SessionAndRecordLines, peak: int) -> Panel:
     behind = [_panel_line(x, "as recorded", "line", TEXT_COLOUR, "dot") for x in group.recorded]
     several = len(group.lines) > 1
     front = [

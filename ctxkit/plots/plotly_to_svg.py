@@ -11,6 +11,11 @@ import numpy as np
 from ctxkit._internal.chart_style import GRID_COLOUR, SVG_DASHES, TEXT_COLOUR, choose_text_colour
 from ctxkit._internal.formatting_and_sanitizing import escape_html
 from ctxkit._internal.tables import SCROLL_BOX_CSS
+from ctxkit.plots.label_placement_and_thinning import (
+    decimate_points,
+    place_labels,
+    sample_points_along_line,
+)
 from ctxkit.plots.plotly_axes_and_traces_as_numbers import (
     MAX_RECTANGLES,
     FigureAxis,
@@ -24,11 +29,6 @@ from ctxkit.plots.plotly_axes_and_traces_as_numbers import (
     read_trace_column,
     sanitize_colour,
     to_float,
-)
-from ctxkit.plots.point_labels_and_thinning import (
-    decimate_points,
-    place_labels,
-    sample_points_along_line,
 )
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ import numpy as np
 
 from ctxkit._internal.chart_style import PLOTLY_LAYOUT, TEXT_COLOUR, make_translucent
 from ctxkit.plots.chart import Drawing, escape_plotly_label, escape_plotly_label_lines
-from ctxkit.plots.point_labels_and_thinning import decimate_points
+from ctxkit.plots.label_placement_and_thinning import decimate_points
 from ctxkit.plots.xy_figure import AXIS_STYLE
 
 if TYPE_CHECKING:

@@ -17,8 +17,7 @@ from ctxkit._internal.chart_style import (
     pick_symbol,
 )
 from ctxkit.plots.chart import Drawing, escape_plotly_label, escape_plotly_label_lines
-from ctxkit.plots.plotly_to_svg import render_svg_html
-from ctxkit.plots.point_labels_and_thinning import (
+from ctxkit.plots.label_placement_and_thinning import (
     MAX_POINTS,
     PointLabel,
     decimate_points,
@@ -26,6 +25,7 @@ from ctxkit.plots.point_labels_and_thinning import (
     place_labels,
     sample_points_along_line,
 )
+from ctxkit.plots.plotly_to_svg import render_svg_html
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

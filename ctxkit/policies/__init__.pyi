@@ -38,10 +38,10 @@ from .policy_base_and_chains import Fallback as Fallback
 from .policy_base_and_chains import FunctionPolicy as FunctionPolicy
 from .policy_base_and_chains import apply_policy as apply_policy
 from .protocols import Guard as Guard
+from .protocols import PastCompactions as PastCompactions
 from .protocols import Policy as Policy
 from .protocols import PromptForecast as PromptForecast
 from .protocols import Pruning as Pruning
-from .protocols import RunHistory as RunHistory
 from .protocols import Trigger as Trigger
 from .registry import get_policy_entry_points as get_policy_entry_points
 from .registry import names as names

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from ctxkit.policies.history.history import History
-    from ctxkit.policies.protocols import Guard, PromptForecast, RunHistory
+    from ctxkit.policies.protocols import Guard, PastCompactions, PromptForecast
     from ctxkit.policies.validated_settings_and_scheduled_prunings import (
         Natural,
         Positive,
@@ -66,15 +66,15 @@ class BaseGuard(HasName):
     word = ""
     """The name of the guard in notes (`anti-thrash`, ...); empty: the name of the class."""
 
-    def why(self, past: RunHistory) -> str:  # noqa: ARG002  guards that count use it
+    def why(self, past: PastCompactions) -> str:  # noqa: ARG002  guards that count use it
         """Return why a compaction is postponed."""
         return self.word or name_of(self)
 
-    def first(self, past: RunHistory, forecast: PromptForecast, start: int, stop: int) -> int:  # noqa: ARG002
+    def first(self, past: PastCompactions, forecast: PromptForecast, start: int, stop: int) -> int:  # noqa: ARG002
         """Return the first call at which a due compaction may happen, or `stop`."""
         return start
 
-    def refuses(self, past: RunHistory, was: History, new: History) -> str | None:  # noqa: ARG002
+    def refuses(self, past: PastCompactions, was: History, new: History) -> str | None:  # noqa: ARG002
         """Return why a result is refused, or None."""
         return None
 
@@ -84,7 +84,7 @@ def get_guard_label(guard: Guard) -> str:
     return (guard.word if isinstance(guard, BaseGuard) else "") or name_of(guard)
 
 
-def get_blocking_reason(guard: Guard, past: RunHistory) -> str:
+def get_blocking_reason(guard: Guard, past: PastCompactions) -> str:
     """Return why a guard postpones a compaction: its own reason, else its name.
 
     Args:
@@ -118,7 +118,7 @@ class AntiThrash(ValidatedSettings, BaseGuard):
     reset: Natural = 0
     """Calls without a compaction after which earlier compactions do not count; 0: never."""
 
-    def first(self, past: RunHistory, forecast: PromptForecast, start: int, stop: int) -> int:  # noqa: ARG002
+    def first(self, past: PastCompactions, forecast: PromptForecast, start: int, stop: int) -> int:  # noqa: ARG002
         """Return `stop` while the guard blocks, or the call at which it resets."""
         if not self.window or not self.min_savings or len(past.compactions) < self.window:
             return start
@@ -126,7 +126,7 @@ class AntiThrash(ValidatedSettings, BaseGuard):
             return start
         return min(max(start, past.compactions[-1].call + self.reset), stop) if self.reset else stop
 
-    def _count_small_savings(self, past: RunHistory) -> int:
+    def _count_small_savings(self, past: PastCompactions) -> int:
         """Return how many of the last compactions since the last reset saved too little."""
         # The last `window` compactions, but only those after the last long pause between two.
         last = past.compactions[-self.window :]
@@ -142,7 +142,7 @@ class AntiThrash(ValidatedSettings, BaseGuard):
 
     word = "anti-thrash"
 
-    def why(self, past: RunHistory) -> str:
+    def why(self, past: PastCompactions) -> str:
         """Return how many compactions saved too little."""
         small = self._count_small_savings(past)
         return f"anti-thrash: {small} of {self.window} below {self.min_savings:.0%}"
@@ -174,7 +174,7 @@ class MinProgress(BaseGuard):
                 f"Minimum progress is a share from 0 up to 1 and 0 tokens or more; got {self}."
             )
 
-    def refuses(self, past: RunHistory, was: History, new: History) -> str | None:  # noqa: ARG002
+    def refuses(self, past: PastCompactions, was: History, new: History) -> str | None:  # noqa: ARG002
         """Return how much it saves where that is too little, else None."""
         saved, least = was.tokens - new.tokens, max(self.tokens, self.share * was.tokens)
         if saved >= least:
@@ -197,7 +197,7 @@ class Smaller(BaseGuard):
 
     word = "not smaller"
 
-    def refuses(self, past: RunHistory, was: History, new: History) -> str | None:  # noqa: ARG002
+    def refuses(self, past: PastCompactions, was: History, new: History) -> str | None:  # noqa: ARG002
         """Return both sizes where the result is not smaller, else None."""
         return None if new.tokens < was.tokens else describe_not_smaller(was, new)
 
@@ -222,7 +222,7 @@ class GraceAfterCompaction(ValidatedSettings, BaseGuard):
     turns: Natural = 0
     """Number of turns after the turn of a compaction without another one."""
 
-    def first(self, past: RunHistory, forecast: PromptForecast, start: int, stop: int) -> int:  # noqa: ARG002
+    def first(self, past: PastCompactions, forecast: PromptForecast, start: int, stop: int) -> int:  # noqa: ARG002
         """Return the first call after the grace period."""
         if not past.compactions:
             return start
@@ -255,7 +255,7 @@ class CompactionCountLimit(ValidatedSettings, BaseGuard):
     per: Literal["run", "turn"] = "turn"
     """Scope of the number."""
 
-    def first(self, past: RunHistory, forecast: PromptForecast, start: int, stop: int) -> int:  # noqa: ARG002
+    def first(self, past: PastCompactions, forecast: PromptForecast, start: int, stop: int) -> int:  # noqa: ARG002
         """Return the first call with an attempt left."""
         if len(past.compactions) < self.n:
             return start
@@ -293,7 +293,7 @@ class MinGrowthSinceCompaction(BaseGuard):
                 f"MinGrowthSinceCompaction needs tokens or a share above 0; got {self}."
             )
 
-    def first(self, past: RunHistory, forecast: PromptForecast, start: int, stop: int) -> int:
+    def first(self, past: PastCompactions, forecast: PromptForecast, start: int, stop: int) -> int:
         """Return the first call whose prompt has grown by more than the minimum."""
         if not past.compactions:
             return start
@@ -321,7 +321,7 @@ class UntilCold(BaseGuard):
     life: float = DEFAULT_CACHE_LIFE
     """Lifetime of the cache, in seconds."""
 
-    def first(self, past: RunHistory, forecast: PromptForecast, start: int, stop: int) -> int:
+    def first(self, past: PastCompactions, forecast: PromptForecast, start: int, stop: int) -> int:
         """Return the first call without a cache, or the first one above the hard limit."""
         cold = first_call_in(ColdCacheCalls.of(past.log, self.life).calls, start, stop)
         return forecast.above(self.hard_limit, start, cold)
@@ -345,7 +345,7 @@ class Cooldown(BaseGuard):
     seconds: float
     """Minimum time between two compactions, in seconds."""
 
-    def first(self, past: RunHistory, forecast: PromptForecast, start: int, stop: int) -> int:  # noqa: ARG002
+    def first(self, past: PastCompactions, forecast: PromptForecast, start: int, stop: int) -> int:  # noqa: ARG002
         """Return the first call after the wait."""
         if not past.compactions:
             return start

@@ -183,7 +183,9 @@ class Guard(Protocol):
         13
     """
 
-    def first(self, past: RunHistory, forecast: PromptForecast, start: int, stop: int, /) -> int:
+    def first(
+        self, past: PastCompactions, forecast: PromptForecast, start: int, stop: int, /
+    ) -> int:
         """Return the first call in start..stop at which a due compaction may happen, or `stop`.
 
         Args:
@@ -193,7 +195,7 @@ class Guard(Protocol):
             stop: one past the last call that is searched.
         """
 
-    def refuses(self, past: RunHistory, was: History, new: History, /) -> str | None:
+    def refuses(self, past: PastCompactions, was: History, new: History, /) -> str | None:
         """Return why the result of a compaction is refused; None: it is accepted.
 
         Args:
@@ -203,7 +205,7 @@ class Guard(Protocol):
         """
 
 
-class RunHistory(Protocol):
+class PastCompactions(Protocol):
     """The run so far, as guards read it: the log, and the compactions that took effect.
 
     Example:

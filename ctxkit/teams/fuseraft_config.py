@@ -21,9 +21,7 @@ from ctxkit.presets.fuseraft_config import (
     get_orchestration_or_whole_config,
     read_config,
 )
-from ctxkit.teams.handoffs_and_contracts import parse_context_sources
-from ctxkit.teams.member_config_and_views import get_model_name, is_plugin_supported, parse_members
-from ctxkit.teams.next_agent_selection import (
+from ctxkit.teams.agent_selections_as_state_graphs import (
     VALIDATORS,
     SelectionConfigParts,
     SelectionPlan,
@@ -39,6 +37,8 @@ from ctxkit.teams.next_agent_selection import (
     route_map_reduce,
     route_scatter_gather,
 )
+from ctxkit.teams.handoffs_and_contracts import parse_context_sources
+from ctxkit.teams.member_config_and_views import get_model_name, is_plugin_supported, parse_members
 from ctxkit.teams.sub_agents_and_permissions import parse_envelope
 from ctxkit.teams.team_definition import (
     FAILURE_KINDS,

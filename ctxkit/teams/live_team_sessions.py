@@ -21,7 +21,7 @@ from ctxkit.agent.memory.providers import make_memory_provider
 from ctxkit.agent.memory.session_memory import SessionMemory
 from ctxkit.agent.models.model_factory import make_model as named
 from ctxkit.agent.system_prompt import OFF
-from ctxkit.agent.tools.file_and_document_tools import make_file_tools
+from ctxkit.agent.tools.file_tools_and_pdf_office_text import make_file_tools
 from ctxkit.agent.tools.python_shell_and_summary_tools import FILE_TOOLS, make_tools
 from ctxkit.errors import BadArguments, did_you_mean
 from ctxkit.policies.memory_entries import get_memory_folder_name
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
 
-    from ctxkit.agent.ctxkit_folder_and_trust import Workspace
+    from ctxkit.agent.ctxkit_folder_and_session_trust import Workspace
     from ctxkit.agent.models.model import Model
     from ctxkit.agent.tools.confined_root import RootFolder
     from ctxkit.agent.tools.execution_and_results import Approve

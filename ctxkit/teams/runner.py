@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Self
 import msgspec
 
 from ctxkit._internal.redaction import redact
-from ctxkit.agent.ctxkit_folder_and_trust import Workspace, check_session_name
+from ctxkit.agent.ctxkit_folder_and_session_trust import Workspace, check_session_name
 from ctxkit.agent.event_loop_threads import BackgroundTask, run_coroutine
 from ctxkit.agent.session_log import SessionLog
 from ctxkit.errors import BadArguments, ModelError, StoreError

@@ -40,7 +40,7 @@ from ctxkit.teams.turn_prompts_and_team_state import TeamStatus
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from ctxkit.agent.ctxkit_folder_and_trust import Workspace
+    from ctxkit.agent.ctxkit_folder_and_session_trust import Workspace
     from ctxkit.agent.session_log import SessionLog
     from ctxkit.agent.turn_state_and_events import LiveEvent
     from ctxkit.session.messages import ToolCall

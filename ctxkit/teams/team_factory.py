@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from ctxkit._internal.formatting_and_sanitizing import sanitize_text
-from ctxkit.agent.ctxkit_folder_and_trust import Workspace, check_session_name
+from ctxkit.agent.ctxkit_folder_and_session_trust import Workspace, check_session_name
 from ctxkit.agent.signed_session_settings import read_session_settings
 from ctxkit.agent.tools import confined_root
 from ctxkit.agent.tools.confined_root import RootFolder

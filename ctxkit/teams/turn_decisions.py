@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from ctxkit.errors import BadArguments
-from ctxkit.teams.next_agent_selection import PROGRESS_FIELD
+from ctxkit.teams.agent_selections_as_state_graphs import PROGRESS_FIELD
 from ctxkit.teams.team_definition import classify_contract_failure, find_json_object, matches_any
 from ctxkit.teams.turn_prompts_and_team_state import (
     MAX_ITEMS,

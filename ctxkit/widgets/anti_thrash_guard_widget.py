@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     from ctxkit.plots.chart import Chart
     from ctxkit.policies.compaction_and_pruning_rules import Rules
-    from ctxkit.policies.protocols import PromptForecast, RunHistory
+    from ctxkit.policies.protocols import PastCompactions, PromptForecast
     from ctxkit.session.session import Session
     from ctxkit.widgets.data_source import WidgetDataSource
 
@@ -202,7 +202,7 @@ class MaxCompactionsGuard(BaseGuard):
     def __init__(self, limit: int) -> None:
         self.limit = limit
 
-    def first(self, past: RunHistory, forecast: PromptForecast, start: int, stop: int) -> int:  # noqa: ARG002
+    def first(self, past: PastCompactions, forecast: PromptForecast, start: int, stop: int) -> int:  # noqa: ARG002
         """Return `stop` once they are spent."""
         return stop if len(past.compactions) >= self.limit else start
 

@@ -186,7 +186,7 @@ def _source_by_name(name: str | None) -> SessionSource:
 
 
 def _source_on_disk(name: str, names: list[str]) -> SessionSource:
-    from ctxkit.agent.ctxkit_folder_and_trust import Workspace
+    from ctxkit.agent.ctxkit_folder_and_session_trust import Workspace
 
     place = Workspace()
     if name not in place.names():

@@ -19,8 +19,8 @@ from ctxkit._internal.formatting_and_sanitizing import (
     sanitize_line,
 )
 from ctxkit.metrics.prompt_composition import GROUPS
+from ctxkit.plots.label_placement_and_thinning import decimate_points
 from ctxkit.plots.plotly_to_svg import render_svg_html
-from ctxkit.plots.point_labels_and_thinning import decimate_points
 from ctxkit.plots.xy_figure import LimitLine, Trace, VerticalMark, XyDrawing
 from ctxkit.session.messages import Edit
 from ctxkit.session.titles import get_title

@@ -15,7 +15,7 @@ from ctxkit._internal.formatting_and_sanitizing import (
     sanitize_line,
 )
 from ctxkit.metrics.prompt_sizes_and_contents import get_prompt_sizes
-from ctxkit.plots.point_labels_and_thinning import decimate_points
+from ctxkit.plots.label_placement_and_thinning import decimate_points
 from ctxkit.session.messages import Edit, Message
 from ctxkit.session.titles import get_title, make_names_unique
 from ctxkit.session.tool_call_paths_and_descriptions import describe_message, pair_with_calls

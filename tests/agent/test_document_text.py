@@ -10,7 +10,7 @@ import pytest
 from agent import sample_documents as made
 from waiting import PATIENCE
 
-from ctxkit.agent.tools.file_and_document_tools import (
+from ctxkit.agent.tools.file_tools_and_pdf_office_text import (
     DOCUMENT_MODULES,
     DocumentReadLimits,
     is_document,
@@ -163,7 +163,7 @@ def test_kinds_are_known_by_their_endings():
 
 
 def test_the_process_gets_no_key_of_the_environment(tmp_path, monkeypatch):
-    from ctxkit.agent.tools import document_worker, file_and_document_tools
+    from ctxkit.agent.tools import document_worker, file_tools_and_pdf_office_text
 
     child = tmp_path / "child.py"
     child.write_text(
@@ -174,7 +174,7 @@ def test_the_process_gets_no_key_of_the_environment(tmp_path, monkeypatch):
     told = read(made.pdf(tmp_path / "a.pdf", "x")).text
     assert "PATH" in told
     assert "SECRET" not in told
-    assert file_and_document_tools.document_worker.__file__ == str(child)
+    assert file_tools_and_pdf_office_text.document_worker.__file__ == str(child)
 
 
 def test_an_archive_with_very_many_files_is_refused(tmp_path):

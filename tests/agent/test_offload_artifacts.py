@@ -9,7 +9,7 @@ from stand_in_models import COUNT, live, run, said
 
 from ctxkit import presets
 from ctxkit.agent import tool
-from ctxkit.agent.tools.file_and_document_tools import describe_artifact_reading
+from ctxkit.agent.tools.file_tools_and_pdf_office_text import describe_artifact_reading
 from ctxkit.policies import ResultOffload
 from ctxkit.policies.result_excerpts_and_offload import STUB_PREFIX
 from ctxkit.presets import preset

@@ -125,7 +125,10 @@ def _exam_candidates() -> list[Any]:
     from experiments.test_exams import ports_of
     from experiments.test_exams import talk as facts
 
-    from ctxkit.experiments.compaction_exams import CompactorCandidate, measure_answerable_share
+    from ctxkit.experiments.exams_comparing_ways_to_compact import (
+        CompactorCandidate,
+        measure_answerable_share,
+    )
 
     def model(messages: Any) -> str:
         asked = messages[-1].text

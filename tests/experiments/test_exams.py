@@ -12,7 +12,7 @@ import ctxkit as ck
 from ctxkit.errors import BadArguments
 from ctxkit.experiments import SummaryPromptCandidate, exam
 from ctxkit.experiments.compaction_exam_questions import GAP, make_exam
-from ctxkit.experiments.compaction_exams import (
+from ctxkit.experiments.exams_comparing_ways_to_compact import (
     CompactorCandidate,
     grade_answers,
     measure_answerable_share,

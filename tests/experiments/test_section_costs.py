@@ -11,7 +11,10 @@ import ctxkit as ck
 from ctxkit.agent import ContextStore
 from ctxkit.errors import BadArguments
 from ctxkit.experiments import SECTION_COLUMNS
-from ctxkit.experiments.section_store_memory_ablations import TIME_AT_TOP_ROW, _paste_session
+from ctxkit.experiments.ablations_of_sections_store_and_memory import (
+    TIME_AT_TOP_ROW,
+    _paste_session,
+)
 from ctxkit.tokens import default_counter
 
 
@@ -179,7 +182,7 @@ REAL = (
 
 
 def test_of_real_sessions_the_rows_add_up_to_the_bill_without_all(real):
-    from ctxkit.experiments.section_store_memory_ablations import PromptVariantBiller
+    from ctxkit.experiments.ablations_of_sections_store_and_memory import PromptVariantBiller
 
     seen = 0
     for pattern in REAL:

@@ -20,7 +20,7 @@ from ctxkit.metrics.threshold_replays import (
     ThresholdCostAndLoss,
     choose_threshold,
     is_near_price_step,
-    list_candidate_thresholds,
+    list_spaced_and_step_thresholds,
     measure_costs_by_threshold,
     validate_on_later_sessions,
 )
@@ -82,7 +82,7 @@ def test_no_threshold_lies_near_a_price_step_even_if_it_is_the_default():
 
 
 def test_sizes_just_below_steps_are_candidates():
-    sizes = list_candidate_thresholds(400_000, 360_000, {272_000})
+    sizes = list_spaced_and_step_thresholds(400_000, 360_000, {272_000})
     assert {258_000, 360_000, 400_000} <= set(sizes)
     assert sizes == tuple(sorted(sizes))
     assert not is_near_price_step(258_000, {272_000})

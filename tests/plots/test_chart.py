@@ -24,8 +24,8 @@ from ctxkit._internal.chart_style import (
     TEXT_COLOUR,
 )
 from ctxkit.plots.chart import PAGE_TEXT_COLOUR, PLOTLY_MIME_TYPE, Chart, escape_plotly_label
+from ctxkit.plots.label_placement_and_thinning import decimate_points
 from ctxkit.plots.plotly_axes_and_traces_as_numbers import choose_ticks, format_tick
-from ctxkit.plots.point_labels_and_thinning import decimate_points
 from ctxkit.plots.xy_figure import LimitLine, Trace, VerticalMark, XyDrawing
 
 EVIL = '<script>alert(1)</script><a href="javascript:x()">y</a><img src=x onerror=z()>%{x}$\\href{javascript:x}{y}$\x1b[31m\u202e'

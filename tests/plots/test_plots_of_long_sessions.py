@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 import ctxkit as ck
 from ctxkit.plots.chart import PLOTLY_MIME_TYPE
 from ctxkit.plots.compaction_diff_chart import get_diff_data
-from ctxkit.plots.point_labels_and_thinning import decimate_stacked_bands
+from ctxkit.plots.label_placement_and_thinning import decimate_stacked_bands
 from ctxkit.plots.xy_figure import Trace, XyDrawing
 from ctxkit.presets import names
 from ctxkit.session.compactions_and_prunings import group_edits

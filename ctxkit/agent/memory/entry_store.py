@@ -20,7 +20,7 @@ import msgspec
 from ctxkit._internal.formatting_and_sanitizing import sanitize_line
 from ctxkit._internal.redaction import redact_json
 from ctxkit._internal.safe_files import SafeFolder
-from ctxkit.agent.ctxkit_folder_and_trust import get_user_state_folder
+from ctxkit.agent.ctxkit_folder_and_session_trust import get_user_state_folder
 from ctxkit.agent.tools.confined_root import RootFolder
 from ctxkit.errors import BadArguments, StoreError, did_you_mean
 from ctxkit.policies.memory_entries import (

@@ -20,7 +20,7 @@ from ctxkit._internal.environment_secrets import get_environment_without_secrets
 from ctxkit._internal.redaction import redact, redact_json
 from ctxkit.agent.child_processes import END_SECONDS, ProcessTree
 from ctxkit.agent.tools.execution_and_results import image_from_value
-from ctxkit.agent.tools.file_and_document_tools import make_document_tool, make_file_tools
+from ctxkit.agent.tools.file_tools_and_pdf_office_text import make_document_tool, make_file_tools
 from ctxkit.agent.tools.tool import Tool, tool_with_cached_schema
 from ctxkit.errors import BadArguments, StoreError
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from ctxkit.agent.tools.confined_root import RootFolder
-    from ctxkit.agent.tools.file_and_document_tools import ExtraFiles
+    from ctxkit.agent.tools.file_tools_and_pdf_office_text import ExtraFiles
     from ctxkit.session.messages import Attachment
 
 
@@ -158,13 +158,13 @@ def make_brief_and_summary_tools(
             fields = json.loads(text)
         except (ValueError, RecursionError):
             raise StoreError("The brief on disk is no JSON: write it anew.") from None
-        return get_brief_field(fields, field) if field else text[:MAX_WRITTEN_CHARS]
+        return require_brief_field_as_text(fields, field) if field else text[:MAX_WRITTEN_CHARS]
 
     functions = (session_context_write, session_context_read, brief_write, brief_read)
     return tuple(tool_with_cached_schema(each) for each in functions)
 
 
-def get_brief_field(brief: object, field: str) -> str:
+def require_brief_field_as_text(brief: object, field: str) -> str:
     """Return a field of a brief by its name, else by the name in lower case; other values as JSON.
 
     Raises:

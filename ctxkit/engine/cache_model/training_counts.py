@@ -80,7 +80,7 @@ class CallClassCounts(msgspec.Struct, frozen=True, gc=False, omit_defaults=True)
         )
 
 
-class ReadShortfall(msgspec.Struct, frozen=True, gc=False, array_like=True):
+class MedianReadShortfalls(msgspec.Struct, frozen=True, gc=False, array_like=True):
     """How many tokens a session's hits read less than they could: medians."""
 
     of_prompt: float
@@ -144,7 +144,7 @@ class SessionMissCounts(msgspec.Struct, frozen=True, omit_defaults=True):
     version: str = ""
     era: str = ""
     """As `find_program_era` returns it."""
-    shortfall: ReadShortfall | None = None
+    shortfall: MedianReadShortfalls | None = None
     past: PastErrorsByAvailableLogs | None = None
     """How its own predictions were off; None where it is too short or has no price."""
 
@@ -211,7 +211,9 @@ def _count_call(call: CallFeatures, read: int) -> CallClassCounts:
     return CallClassCounts(1, 1, call.shared, call.shared - read, call.shared, (read,))
 
 
-def _measure_shortfall(calls: Sequence[CallFeatures], reads: Sequence[int]) -> ReadShortfall | None:
+def _measure_shortfall(
+    calls: Sequence[CallFeatures], reads: Sequence[int]
+) -> MedianReadShortfalls | None:
     hits = [
         (min(call.before, call.prompt) - read, min(call.before + call.reply, call.prompt) - read)
         for call, read in zip(calls, reads, strict=True)
@@ -221,7 +223,7 @@ def _measure_shortfall(calls: Sequence[CallFeatures], reads: Sequence[int]) -> R
     ]
     if len(hits) < _MIN_HITS:
         return None
-    return ReadShortfall(*(float(median(values)) for values in zip(*hits, strict=True)))
+    return MedianReadShortfalls(*(float(median(values)) for values in zip(*hits, strict=True)))
 
 
 def with_initial_idle(

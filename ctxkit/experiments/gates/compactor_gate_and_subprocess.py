@@ -276,7 +276,7 @@ def _sessions_or_sample(sessions: SessionsLike | None) -> list[Session]:
 
 def _add_exam(measured: SessionFigures, session: Session, compactor: Compactor) -> SessionFigures:
     """Return the figures with the share of exam questions that a compactor leaves answerable."""
-    from ctxkit.experiments.compaction_exams import CompactorCandidate
+    from ctxkit.experiments.exams_comparing_ways_to_compact import CompactorCandidate
     from ctxkit.experiments.gates.regression_gate import add_exam_share
 
     return add_exam_share(measured, session, CompactorCandidate(compactor))

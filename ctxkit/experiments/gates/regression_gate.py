@@ -488,7 +488,7 @@ def add_exam_share(measured: SessionFigures, session: Session, candidate: Any) -
     Returns:
         The figures as they are where no exam can be made of the session.
     """
-    from ctxkit.experiments.compaction_exams import measure_answerable_share
+    from ctxkit.experiments.exams_comparing_ways_to_compact import measure_answerable_share
 
     share = measure_answerable_share(session, candidate)
     if share is None:

@@ -25,7 +25,7 @@ from ctxkit.metrics.threshold_replays import (
     average_usd_at_threshold,
     choose_threshold,
     is_near_price_step,
-    list_candidate_thresholds,
+    list_spaced_and_step_thresholds,
     measure_costs_by_threshold,
     validate_on_later_sessions,
 )
@@ -236,7 +236,7 @@ def hold_out_thresholds(
         first = sessions[0]
         window = first.context_window or profiles[0].window[0]
         default = find_default_trigger(first.format, window) or window
-        sizes = list_candidate_thresholds(window, default, steps)
+        sizes = list_spaced_and_step_thresholds(window, default, steps)
         measured = [measure_costs_by_threshold(p, sizes) for p in profiles]
         for share, rows in trials.items():
             held_out = validate_on_later_sessions(measured, default, share)

@@ -41,7 +41,7 @@ class StateChange(NamedTuple):
     now: MessageState
 
 
-class AppendedMessage(NamedTuple):
+class MessageOfOneCall(NamedTuple):
     """A message that is at the end of the prompt of one call only."""
 
     make: Callable[[], Message]
@@ -106,7 +106,7 @@ class ReadOnlyLayer(Protocol):
     def has_appended(self) -> bool:
         """True where a message is appended at any call so far."""
 
-    def get_appended(self, call: int) -> AppendedMessage | None:
+    def get_appended(self, call: int) -> MessageOfOneCall | None:
         """Return the message appended at a call only."""
 
     def total(self, call: int, kind: int) -> int:
@@ -166,7 +166,7 @@ class UnprunedLayer:
         """Return the empty set."""
         return set()
 
-    def get_appended(self, call: int) -> AppendedMessage | None:  # noqa: ARG002  as above
+    def get_appended(self, call: int) -> MessageOfOneCall | None:  # noqa: ARG002  as above
         """Return None: nothing is appended."""
         return None
 
@@ -287,7 +287,7 @@ class PruningPartChanges:
         self._new: set[int] = set()
         """Positions with a rule of this batch."""
         self._message_builders: dict[int, Callable[[], Message | None]] = {}
-        self._appended: dict[int, AppendedMessage | None] = {}
+        self._appended: dict[int, MessageOfOneCall | None] = {}
         self._sums = LayerSums()
 
     # -- recording what the part says of the calls of a batch --------------------------------------
@@ -501,7 +501,7 @@ class PruningPartChanges:
         """True where a message is appended at any call so far."""
         return bool(self._message_builders) or self.before.has_appended
 
-    def get_appended(self, call: int) -> AppendedMessage | None:
+    def get_appended(self, call: int) -> MessageOfOneCall | None:
         """Return the message appended at a call: this part's, else that of a part before."""
         make = self._message_builders.get(call)
         if make is None:
@@ -510,12 +510,12 @@ class PruningPartChanges:
             self._appended[call] = self._measure_appended(make)
         return self._appended[call] or self.before.get_appended(call)
 
-    def _measure_appended(self, make: Callable[[], Message | None]) -> AppendedMessage | None:
+    def _measure_appended(self, make: Callable[[], Message | None]) -> MessageOfOneCall | None:
         message = make()
         if message is None:
             return None
         sizes = self.rows.log.measure(message), count_chars(message), hash_content(message)
-        return AppendedMessage(cast("Callable[[], Message]", make), *sizes)
+        return MessageOfOneCall(cast("Callable[[], Message]", make), *sizes)
 
     def total(self, call: int, kind: int) -> int:
         """Return the sum of one kind of size over the messages of a call."""

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from ctxkit.policies.history.history import History
     from ctxkit.policies.schedules.messages_without_any_pruning import MessageState
-    from ctxkit.policies.schedules.pruned_message_states import AppendedMessage, Layer
+    from ctxkit.policies.schedules.pruned_message_states import Layer, MessageOfOneCall
     from ctxkit.policies.schedules.pruning_changes_at_new_calls import StageChooser
     from ctxkit.tokens.token_counters import ContextBudget
 
@@ -236,7 +236,7 @@ class PruningPartLayer:
         """True where a message is appended at any call so far."""
         return self._result.has_appended
 
-    def get_appended(self, call: int) -> AppendedMessage | None:
+    def get_appended(self, call: int) -> MessageOfOneCall | None:
         """Return the message appended at a call only."""
         return self._result.get_appended(call)
 
@@ -358,7 +358,7 @@ class StageByCallLayer:
         """True where a message is appended at any call so far."""
         return any(layer.has_appended for layer in self.layers)
 
-    def get_appended(self, call: int) -> AppendedMessage | None:
+    def get_appended(self, call: int) -> MessageOfOneCall | None:
         """Return the message appended at a call only."""
         return self._layer(call).get_appended(call)
 

@@ -19,7 +19,7 @@ from ctxkit.presets.registry_and_setting_checks import DocumentationDifference, 
 
 if TYPE_CHECKING:
     from ctxkit.policies.history.history import History
-    from ctxkit.policies.protocols import PromptForecast, RunHistory
+    from ctxkit.policies.protocols import PastCompactions, PromptForecast
     from ctxkit.policies.validated_settings_and_scheduled_prunings import PositiveShare
     from ctxkit.tokens import ContextBudget
 
@@ -88,7 +88,7 @@ class RearmBelowCeiling(BaseGuard):
     hard: float
     """Tokens from which a cut is forced."""
 
-    def first(self, past: RunHistory, forecast: PromptForecast, start: int, stop: int) -> int:
+    def first(self, past: PastCompactions, forecast: PromptForecast, start: int, stop: int) -> int:
         """Return the first call at which it is armed, or forced."""
         if not past.compactions or past.compactions[-1].after <= self.ceiling:
             return start

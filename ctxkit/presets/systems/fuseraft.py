@@ -51,7 +51,7 @@ from ctxkit.presets.fuseraft_config import (
 from ctxkit.presets.registry_and_setting_checks import DocumentationDifference, make_checked_preset
 
 if TYPE_CHECKING:
-    from ctxkit.policies.protocols import Guard, PromptForecast, RunHistory
+    from ctxkit.policies.protocols import Guard, PastCompactions, PromptForecast
     from ctxkit.policies.triggers import BaseTrigger
     from ctxkit.policies.validated_settings_and_scheduled_prunings import (
         Natural,
@@ -169,11 +169,11 @@ class GuardBypassedByTrigger(BaseGuard):
         """Name of the guard."""
         return get_guard_label(self.guard)
 
-    def why(self, past: RunHistory) -> str:
+    def why(self, past: PastCompactions) -> str:
         """Return why the guard holds it back."""
         return get_blocking_reason(self.guard, past)
 
-    def first(self, past: RunHistory, forecast: PromptForecast, start: int, stop: int) -> int:
+    def first(self, past: PastCompactions, forecast: PromptForecast, start: int, stop: int) -> int:
         """Return the first call that the guard lets pass, or at which the trigger is due."""
         # the first call that the guard lets pass, or an earlier one where the trigger is due
         allowed_call = self.guard.first(past, forecast, start, stop)

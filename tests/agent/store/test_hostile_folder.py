@@ -11,7 +11,7 @@ from builders import assistant, session, user
 from stand_in_models import live, said
 
 import ctxkit as ck
-from ctxkit.agent import SessionLog, Workspace, ctxkit_folder_and_trust
+from ctxkit.agent import SessionLog, Workspace, ctxkit_folder_and_session_trust
 from ctxkit.errors import BadArguments, CtxkitError, StoreError
 from ctxkit.session import ToolCall
 
@@ -150,16 +150,16 @@ def test_a_mark_holds_for_one_place_and_one_name(project, tmp_path):
 
 def test_the_key_is_the_users_alone_and_kept(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
-    first = ctxkit_folder_and_trust.make_session_trust_mark(tmp_path, 0)
+    first = ctxkit_folder_and_session_trust.make_session_trust_mark(tmp_path, 0)
     assert (
         first
-        == ctxkit_folder_and_trust.make_session_trust_mark(tmp_path, 0)
-        != ctxkit_folder_and_trust.make_session_trust_mark(tmp_path, 1)
+        == ctxkit_folder_and_session_trust.make_session_trust_mark(tmp_path, 0)
+        != ctxkit_folder_and_session_trust.make_session_trust_mark(tmp_path, 1)
     )
     assert stat.S_IMODE((tmp_path / "ctxkit/key").stat().st_mode) == 0o600
     (tmp_path / "ctxkit/key").write_bytes(b"short")
     with pytest.raises(StoreError, match="remove it"):
-        ctxkit_folder_and_trust.make_session_trust_mark(tmp_path, 0)
+        ctxkit_folder_and_session_trust.make_session_trust_mark(tmp_path, 0)
 
 
 def test_without_a_place_for_the_key_a_session_works_and_the_next_kernel_asks(

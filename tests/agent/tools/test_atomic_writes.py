@@ -102,7 +102,7 @@ def test_a_full_disk_leaves_a_file_as_it_was(tmp_path):
     code = """
         import os, resource, signal, sys
         from ctxkit.errors import StoreError
-        from ctxkit.agent.tools.file_and_document_tools import make_file_tools as file_tools
+        from ctxkit.agent.tools.file_tools_and_pdf_office_text import make_file_tools as file_tools
         from ctxkit.agent.tools.confined_root import RootFolder
         if sys.argv[2] == "named":
             del os.O_TMPFILE

@@ -6,7 +6,7 @@ import pytest
 from agent import sample_documents as made
 
 from ctxkit.agent import ContextStore, RootFolder, make_file_tools
-from ctxkit.agent.tools.file_and_document_tools import make_document_tool
+from ctxkit.agent.tools.file_tools_and_pdf_office_text import make_document_tool
 from ctxkit.errors import BadArguments, StoreError
 
 for _each in ("openpyxl", "pypdf", "docx", "pptx"):

@@ -14,7 +14,7 @@ from conftest import ALL
 from waiting import PATIENCE
 
 from ctxkit.agent import RootFolder, make_file_tools
-from ctxkit.agent.tools import file_and_document_tools, file_search
+from ctxkit.agent.tools import file_search, file_tools_and_pdf_office_text
 from ctxkit.errors import BadArguments, StoreError
 
 
@@ -105,7 +105,7 @@ def test_a_patch_says_how_often_the_text_is_there(kit, root, text, old, said):
     with pytest.raises(BadArguments, match=f"holds the old text {said}"):
         kit["patch_file"]("a.txt", old, "new")
     assert (root / "a.txt").read_text() == text
-    assert file_and_document_tools.describe_occurrences("xaxx", "xa") == "once"
+    assert file_tools_and_pdf_office_text.describe_occurrences("xaxx", "xa") == "once"
 
 
 # -- search and list_files -------------------------------------------------------------------------

@@ -307,7 +307,7 @@ def test_an_agent_that_died_takes_no_place():
 
 # -- one mechanism -----------------------------------------------------------------------------------
 
-ALONE = {"file_and_document_tools.py": "our own script", "file_search.py": "ripgrep, and our own script",
+ALONE = {"file_tools_and_pdf_office_text.py": "our own script", "file_search.py": "ripgrep, and our own script",
          "doctor.py": "our own Python, which imports packages",
          "process_supervisor.py": "ps"}  # fmt: skip
 """Files that start programs which start none themselves."""

@@ -25,7 +25,7 @@ from ctxkit.engine.cache_model.miss_rate_estimator import (
 )
 from ctxkit.engine.cache_model.training_counts import (
     CallClassCounts,
-    ReadShortfall,
+    MedianReadShortfalls,
     SessionMissCounts,
     classify_call,
     count_session,
@@ -126,13 +126,13 @@ def make_calls(*prompts: int, **more):
 
 def test_a_hit_reads_the_prompt_before_less_what_its_models_fall_short():
     calls = make_calls(10_000, 12_000, 13_000)
-    taught = [replace(SAME, session=str(n), developer=str(n), shortfall=ReadShortfall(of_prompt=n, of_reply=n + 10)) for n in (3, 7, 20)]  # fmt: skip
+    taught = [replace(SAME, session=str(n), developer=str(n), shortfall=MedianReadShortfalls(of_prompt=n, of_reply=n + 10)) for n in (3, 7, 20)]  # fmt: skip
     assert MissRateEstimator(taught, TARGET).hit_reads(calls).tolist() == [0.0, 9_993.0, 11_993.0]
 
 
 def test_where_the_reply_is_cached_too_a_hit_reads_it():
     calls = make_calls(10_000, 12_000)
-    one = replace(SAME, shortfall=ReadShortfall(of_prompt=-40.0, of_reply=4.0))
+    one = replace(SAME, shortfall=MedianReadShortfalls(of_prompt=-40.0, of_reply=4.0))
     reply_tokens = calls[1].reply
     assert reply_tokens > 0
     assert MissRateEstimator([one], TARGET).hit_reads(calls).tolist() == [
@@ -143,9 +143,9 @@ def test_where_the_reply_is_cached_too_a_hit_reads_it():
 
 def test_the_same_model_teaches_before_its_family_and_its_family_before_none():
     calls = make_calls(10_000, 12_000)
-    family = replace(SAME, model="claude-opus-4-1", shortfall=ReadShortfall(100.0, 110.0))
-    same = replace(SAME, shortfall=ReadShortfall(5.0, 15.0))
-    other = replace(OTHER_MODEL, shortfall=ReadShortfall(900.0, 910.0))
+    family = replace(SAME, model="claude-opus-4-1", shortfall=MedianReadShortfalls(100.0, 110.0))
+    same = replace(SAME, shortfall=MedianReadShortfalls(5.0, 15.0))
+    other = replace(OTHER_MODEL, shortfall=MedianReadShortfalls(900.0, 910.0))
     reads = [MissRateEstimator(rows, TARGET).hit_reads(calls)[1] for rows in ([other, family, same], [other, family], [other])]  # fmt: skip
     assert reads == [9_995, 9_900, 10_000]
 

@@ -9,7 +9,7 @@ from widgets.reports.hostile_logs import EVIL, SECRET, list_leaks
 
 import ctxkit as ck
 from ctxkit.errors import BadArguments
-from ctxkit.metrics.cost.usage_limits import SPANS, _find_fullest, list_call_costs
+from ctxkit.metrics.cost.dollars_per_subscription_span import SPANS, _find_fullest, list_call_costs
 
 SONNET = "claude-sonnet-4-5"
 HOUR = 3_600.0

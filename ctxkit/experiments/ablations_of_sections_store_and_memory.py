@@ -86,7 +86,7 @@ def sections(session: Session, rules: RulesLike | None = None) -> pd.DataFrame:
 
     Example:
         >>> import ctxkit as ck
-        >>> from ctxkit.experiments.section_store_memory_ablations import sections
+        >>> from ctxkit.experiments.ablations_of_sections_store_and_memory import sections
         >>> sections(ck.samples.path())["section"].tolist()
         ['preamble', 'Tools', 'Habits', 'Answers', 'tool schemas']
     """
@@ -215,7 +215,7 @@ def without(session: Session, *names: str) -> Session:
 
     Example:
         >>> import ctxkit as ck
-        >>> from ctxkit.experiments.section_store_memory_ablations import sections, without
+        >>> from ctxkit.experiments.ablations_of_sections_store_and_memory import sections, without
         >>> shorter = without(ck.samples.path(), "Habits")
         >>> sections(shorter)["section"].tolist()
         ['preamble', 'Tools', 'Answers', 'tool schemas']
@@ -384,7 +384,7 @@ def index_or_paste(
 
     Example:
         >>> import ctxkit as ck
-        >>> from ctxkit.experiments.section_store_memory_ablations import index_or_paste
+        >>> from ctxkit.experiments.ablations_of_sections_store_and_memory import index_or_paste
         >>> index_or_paste(ck.read(ck.samples.path()))
         Traceback (most recent call last):
         ctxkit.errors.BadArguments: The session was shown no index of a context store: ...
@@ -585,7 +585,7 @@ def with_memory(
 
     Example:
         >>> import ctxkit as ck
-        >>> from ctxkit.experiments.section_store_memory_ablations import with_memory
+        >>> from ctxkit.experiments.ablations_of_sections_store_and_memory import with_memory
         >>> frame = with_memory(ck.read(ck.samples.path()), "pi")
         >>> frame["variant"].tolist()
         ['without memory', 'with memory', 'difference']

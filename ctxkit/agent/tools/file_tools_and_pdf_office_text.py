@@ -372,7 +372,7 @@ def is_document(name: str) -> bool:
         True for pdf, docx, pptx and xlsx.
 
     Example:
-        >>> from ctxkit.agent.tools.file_and_document_tools import is_document
+        >>> from ctxkit.agent.tools.file_tools_and_pdf_office_text import is_document
         >>> is_document("report.PDF"), is_document("report.txt")
         (True, False)
     """

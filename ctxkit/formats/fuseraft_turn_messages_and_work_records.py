@@ -103,7 +103,7 @@ def _parse_call(raw: dict[str, Any], id_: str) -> ToolCall:
     return ToolCall(id_, as_str(raw.get("name")), {}, str_or_none(raw.get("args_summary")))
 
 
-def summarize_companion_files(source: Source, session_id: str) -> dict[str, Any]:
+def summarize_work_records(source: Source, session_id: str) -> dict[str, Any]:
     """Summarize the entries of a session in `intents`, `changes` and `evidence` (.json).
 
     Args:

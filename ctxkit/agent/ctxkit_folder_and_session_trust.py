@@ -41,7 +41,7 @@ def check_session_name(name: str) -> str:
         BadArguments: the name is not valid.
 
     Example:
-        >>> from ctxkit.agent.ctxkit_folder_and_trust import check_session_name
+        >>> from ctxkit.agent.ctxkit_folder_and_session_trust import check_session_name
         >>> check_session_name("billing-2")
         'billing-2'
     """
@@ -64,7 +64,7 @@ class Workspace:
 
     Example:
         >>> import tempfile
-        >>> from ctxkit.agent.ctxkit_folder_and_trust import Workspace
+        >>> from ctxkit.agent.ctxkit_folder_and_session_trust import Workspace
         >>> Workspace(tempfile.mkdtemp()).sessions.name
         'sessions'
     """
