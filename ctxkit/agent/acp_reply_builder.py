@@ -183,7 +183,7 @@ def parse_acp_usage(usage: Any) -> Usage | None:
         The usage; None where it names no input tokens.
 
     Example:
-        >>> from ctxkit.agent.acp_client import parse_acp_usage
+        >>> from ctxkit.agent.acp_reply_builder import parse_acp_usage
         >>> usage = {"inputTokens": 100, "outputTokens": 10, "cachedReadTokens": 80}
         >>> parse_acp_usage({**usage, "totalTokens": 110}).input_tokens
         20

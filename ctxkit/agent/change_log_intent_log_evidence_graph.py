@@ -451,10 +451,10 @@ def check_claims_against_changes(
 
     Example:
         >>> import ctxkit as ck
-        >>> from ctxkit.agent.change_log_intent_log_evidence_graph import
-        check_claims_against_changes >>>
-        list(check_claims_against_changes(ck.samples.path("billing")).columns) ['turn', 'message',
-        'kind', 'claim', 'target', 'grounded', 'why']
+        >>> from ctxkit.agent import change_log_intent_log_evidence_graph as work_records
+        >>> claims = work_records.check_claims_against_changes(ck.samples.path("billing"))
+        >>> list(claims.columns)
+        ['turn', 'message', 'kind', 'claim', 'target', 'grounded', 'why']
     """
     import pandas as pd
 

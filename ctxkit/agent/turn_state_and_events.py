@@ -287,7 +287,7 @@ def is_successful_compaction(end_payload: dict[str, Any]) -> bool:
 
     Example:
         >>> from ctxkit.agent.turn_state_and_events import is_successful_compaction
-        >>> is_compaction({"outcome": "compacted"}), is_compaction({"outcome": "failed"})
-        (True, False)
+        >>> is_successful_compaction({"outcome": "compacted"})
+        True
     """
     return end_payload.get("outcome") == "compacted" or "messages" in end_payload

@@ -484,7 +484,7 @@ def advance_run(run: RulesRun, rules: Rules, stop: int) -> RulesRun:
         >>> from ctxkit.engine import make_log_from_session
         >>> rules = ck.policies.Rules("window:keep_tokens=3000", ck.policies.triggers.Above(4_000))
         >>> log = make_log_from_session(ck.read(ck.samples.path("chat")), rules)
-        >>> run = advance_run(Run(log, rules), rules, 5)
+        >>> run = advance_run(RulesRun(log, rules), rules, 5)
         >>> run.call, len(run.prompts)
         (5, 5)
     """

@@ -311,7 +311,7 @@ def add_task_boundary_trigger(rules: Rules, min_window_share: float = 0.5) -> Ru
         >>> import ctxkit as ck
         >>> above = ck.policies.triggers.Above(8_000)
         >>> rules = ck.policies.Rules("window:keep_tokens=2000", above, window=10_000)
-        >>> rules = add_task_boundary_trigger(rules, share=0.4)
+        >>> rules = add_task_boundary_trigger(rules, min_window_share=0.4)
         >>> replay = ck.replay(ck.read(ck.samples.path("chat")), rules)
         >>> {edit.trigger for edit in replay.edits}
         {'task_boundary'}

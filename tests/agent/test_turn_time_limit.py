@@ -247,7 +247,7 @@ def test_of_a_reply_with_too_many_calls_none_is_run():
 def test_a_huge_result_does_not_hold_the_turn_while_it_is_redacted(tmp_path, monkeypatch):
     over = threading.Event()
     monkeypatch.setattr(
-        "ctxkit.agent.event_snapshot_and_report_files.redact",
+        "ctxkit.agent.artifact_store.redact",
         lambda text: over.wait(HANG) and text,
     )
 

@@ -113,7 +113,7 @@ def test_without_the_extra_one_line_says_what_to_install():
 
 def test_a_part_of_the_extra_is_not_the_extra(monkeypatch):
     monkeypatch.setattr(
-        "ctxkit.metrics.fact_retention.find_spec",
+        "ctxkit.metrics.sentence_similarity.find_spec",
         lambda name: None if name == "tokenizers" else name,
     )
     assert get_similarity_measure(None).name == "stems"

@@ -4,7 +4,7 @@ import pytest
 from builders import assistant, result, system, tool_call, user
 
 from ctxkit.errors import BadArguments
-from ctxkit.presets.systems import tyrum as ob
+from ctxkit.presets.systems import tyrum_checkpoint as ob
 
 
 def test_ty9_a_long_goal_is_cut_to_240():

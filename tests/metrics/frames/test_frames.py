@@ -45,7 +45,7 @@ def test_the_frame_of_turns_counts_no_summary(monkeypatch):
     def refuse(*_):
         raise AssertionError("a text was counted, for which a vocabulary is loaded")
 
-    monkeypatch.setattr("ctxkit.tokens.message_sizes._measure_with", refuse)
+    monkeypatch.setattr("ctxkit.tokens.message_sizes_from_recorded_prompts._measure_with", refuse)
     pd.testing.assert_frame_equal(ck.frame(ck.read(ck.samples.path("billing"))), expected)
 
 
