@@ -10,7 +10,7 @@ import numpy as np
 from ctxkit.errors import BadArguments
 from ctxkit.policies.base import CompositePolicy, DataclassPolicy, ScheduledPruning, apply_policy
 from ctxkit.policies.guards import keep_if_smaller
-from ctxkit.policies.history.growing_columns_and_sums import ASSISTANT, SUMMARY, USER
+from ctxkit.policies.history.growing_columns_and_sums import ASSISTANT, USER
 from ctxkit.policies.history.history import find_end_of_leading_summaries
 from ctxkit.policies.message_shortening import ResultShortening
 from ctxkit.policies.result_clearing_and_cache_ttl import Clear
@@ -125,7 +125,11 @@ class WindowShare(DataclassPolicy):
 
 
 def _find_summaries(history: History, start: int, stop: int) -> list[int]:
-    return [p for p in range(start, stop) if history.item(p).role(history.log) == SUMMARY]
+    positions, position = [], history.next(start, "summary")
+    while 0 <= position < stop:
+        positions.append(position)
+        position = history.next(position + 1, "summary")
+    return positions
 
 
 def find_safe_pair_cut(history: History, position: int) -> int:
