@@ -626,7 +626,7 @@ def _make_summary_row(
         _make_cell(change, format_change, tone),
         _make_cell(peak, format_tokens, tone),
         _window_share(peak, window, tone),
-        _make_cell(row["compactions_n"], format_count, tone, _unpaid_text(row)),
+        _make_cell(row["compactions_n"], format_count, tone, _not_paid_back_text(row)),
         _make_cell(row["needed_later_loss"], format_percent, tone),
         Cell(verdict.word, None, "; ".join(verdict.all), verdict.tone),
     )
@@ -663,7 +663,7 @@ def _interval_text(row: dict[Any, Any]) -> str:
     return "; ".join(parts)
 
 
-def _unpaid_text(row: dict[Any, Any]) -> str:
+def _not_paid_back_text(row: dict[Any, Any]) -> str:
     n = row["not_paid_back_n"]
     return f"{format_count(n)} of them never paid" if has_value(n) and n else ""
 

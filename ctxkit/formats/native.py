@@ -43,7 +43,7 @@ from ctxkit.session.messages import (
 from ctxkit.session.session import Session
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from ctxkit.formats import log_file_content as sources
 
@@ -138,20 +138,25 @@ class _NativeEntryReader(EntryReader):
         self.end_state: dict[str, Any] = {}
         self.children: list[Session] = []
         self.origin: Session | None = None
-        self.pending_marks: dict[str, dict[str, Any]] = {}
+        self.pending_marks: dict[str, tuple[int, dict[str, Any]]] = {}
+        self.line = 0
+        self.detail_faults: list[Fault] = []
         super().__init__(source)
 
     def read_record(self, line: int, kind: Any, record: dict[str, Any]) -> None:
         """Read a mark, the entry that belongs to one, or a plain Pi entry."""
+        self.line = line
         marked = str(record.get("customType"))
         if kind == "custom" and marked.startswith("ctxkit."):
             self._read_mark(marked, require_field(record, "data", dict), record)
             return
         parent = record.get("parentId")
-        mark = self.pending_marks.pop(parent, None) if type(parent) is str else None
-        if mark is None:
+        pending = self.pending_marks.pop(parent, None) if type(parent) is str else None
+        if pending is None:
             super().read_record(line, kind, record)
-        elif kind == "compaction":
+            return
+        self.line, mark = pending
+        if kind == "compaction":
             self._add_edit(require_field(mark, "edit", dict))
         else:
             content = require_field(record, "message", dict).get("content")
@@ -173,10 +178,10 @@ class _NativeEntryReader(EntryReader):
         elif "parts" in as_dict(data.get("message")):
             self._add_message(data["message"], None)
         else:
-            self.pending_marks[require_field(record, "id", str)] = data
+            self.pending_marks[require_field(record, "id", str)] = self.line, data
 
     def _add_edit(self, data: dict[str, Any]) -> None:
-        edit = _drop_invalid_details(msgspec.convert(data, Edit))
+        edit = self._drop_invalid_details(msgspec.convert(data, Edit))
         self.builder.take_id(edit.id)
         for message in edit.inserted:
             self.builder.take_id(message.id)
@@ -195,7 +200,12 @@ class _NativeEntryReader(EntryReader):
         else:
             message = msgspec.convert(data, Message)
         self.builder.take_id(message.id)
-        self.builder.add(_drop_invalid_details(message))
+        self.builder.add(self._drop_invalid_details(message))
+
+    def _drop_invalid_details(self, entry: _Entry) -> _Entry:
+        entry, faults = _drop_invalid_details(entry, self.line)
+        self.detail_faults += faults
+        return entry
 
     def build_native_session(self) -> Session:
         """Return the session; its leaf and parents are those of the end mark if that is valid."""
@@ -215,7 +225,12 @@ class _NativeEntryReader(EntryReader):
         skipped = {**fields.pop("skipped", {})}
         for name, count in plain.skipped.items():
             skipped[name] = skipped.get(name, 0) + count
-        faults = (*fields.pop("faults", ()), *plain.faults, *field_faults)
+        faults = (
+            *fields.pop("faults", ()),
+            *plain.faults,
+            *self.detail_faults,
+            *field_faults,
+        )
         return Session(
             **{"id": plain.id, **fields},
             log=plain.log,
@@ -244,22 +259,22 @@ def _restore_part(part: Part, extras: Any) -> Part:
     return part
 
 
-def _drop_invalid_details(entry: _Entry) -> _Entry:
-    """Return an entry without details of a wrong type and without invalid numbers."""
+def _drop_invalid_details(entry: _Entry, line: int) -> tuple[_Entry, list[Fault]]:
+    """Return an entry without invalid details and numbers, and a fault for each such detail."""
     invalid_names = _find_invalid_details(entry.details)
     if invalid_names:
         details = {
             name: value for name, value in entry.details.items() if name not in invalid_names
         }
         entry = msgspec.structs.replace(entry, details=details)
-    return _drop_invalid_numbers(entry)
+    return _drop_invalid_numbers(entry), _describe_invalid_fields(invalid_names, line)
 
 
 def _find_invalid_details(details: dict[str, Any]) -> list[str]:
     """Return the names of the details that have a wrong type."""
     return [
         name
-        for name in _DETAIL_TYPES.keys() & details.keys()
+        for name in sorted(_DETAIL_TYPES.keys() & details.keys())
         if not _is_of_type(details[name], _DETAIL_TYPES[name])
     ]
 
@@ -333,13 +348,17 @@ def _parse_session_fields(data: dict[str, Any]) -> tuple[dict[str, Any], list[Fa
         try:
             fields[name] = msgspec.convert(data[name], _FIELD_TYPES.get(name, str))
         except msgspec.ValidationError:
-            faults.append(Fault(0, f"its {name} is of another kind"))
+            faults += _describe_invalid_fields([name])
     for name in _find_invalid_details(fields.get("details", {})):
         del fields["details"][name]
-        faults.append(Fault(0, f"its {name} is of another kind"))
+        faults += _describe_invalid_fields([name])
     fields["tools"] = _drop_invalid_numbers_each(fields.get("tools", ()))
     fields["started"] = parse_unix_seconds(fields.get("started"))
     return fields, faults
+
+
+def _describe_invalid_fields(names: Iterable[str], line: int = 0) -> list[Fault]:
+    return [Fault(line, f"its {name} is of another kind") for name in names]
 
 
 def _parse_parents(value: Any, n_entries: int) -> tuple[int, ...]:
@@ -350,18 +369,23 @@ def _parse_parents(value: Any, n_entries: int) -> tuple[int, ...]:
 def _parse_session(data: dict[str, Any], depth: int) -> Session:
     if depth > _MAX_DEPTH:
         raise ValueError("expected fewer levels of subagents")
-    log: list[Message | Edit] = []
+    log, faults = list[Message | Edit](), list[Fault]()
     for raw in as_list(data.get("log")):
         fields = as_dict(raw)
-        log.append(
-            _drop_invalid_details(msgspec.convert(fields["edit"], Edit))
+        entry, entry_faults = (
+            _drop_invalid_details(msgspec.convert(fields["edit"], Edit), 0)
             if "edit" in fields
-            else _drop_invalid_details(msgspec.convert(fields["message"], Message))
+            else _drop_invalid_details(msgspec.convert(fields["message"], Message), 0)
         )
+        log.append(entry)
+        faults += entry_faults
     leaf = data.get("leaf")
     session_fields, field_faults = _parse_session_fields(as_dict(data.get("session")))
     return Session(
-        **{**session_fields, "faults": (*session_fields.get("faults", ()), *field_faults)},
+        **{
+            **session_fields,
+            "faults": (*session_fields.get("faults", ()), *faults, *field_faults),
+        },
         log=tuple(log),
         parents=_parse_parents(data.get("parents"), len(log)),
         leaf=leaf if type(leaf) is int and -1 <= leaf < len(log) else -1,

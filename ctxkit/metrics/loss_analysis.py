@@ -31,6 +31,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 import numpy as np
 
 from ctxkit.metrics.losable_items import ITEM_FAMILIES
+from ctxkit.policies.texts.message_lines_for_extracts import expand_ranges
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -492,25 +493,6 @@ class TimeSpans(NamedTuple):
     def find_ranges(self, ticks: Ints) -> tuple[Ints, Ints]:
         """Return the range (first, stop) of the sorted ticks that are in each span."""
         return np.searchsorted(ticks, self.starts), np.searchsorted(ticks, self.ends)
-
-
-def expand_ranges(first: Any, counts: Any) -> Ints:
-    """Return ``first, first + 1, ...`` for each range, `counts` numbers each, concatenated.
-
-    Args:
-        first: the first number of each range.
-        counts: how many numbers each range has; 0 is allowed.
-
-    Returns:
-        An array of ``sum(counts)`` integers.
-    """
-    total = int(counts.sum())
-    offsets = (
-        np.repeat(first - np.concatenate(([0], np.cumsum(counts)[:-1])), counts)
-        if total
-        else np.zeros(0, np.int64)
-    )
-    return np.asarray(np.arange(total) + offsets)
 
 
 def count_over_ranges(

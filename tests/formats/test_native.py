@@ -244,7 +244,7 @@ def test_details_of_another_kind_are_left_out(name, tmp_path):
     ck.write(session(user("a"), reply, id="s", details=told), tmp_path / "s.jsonl")
     read = ck.read(tmp_path / "s.jsonl")
     assert read.details == read.messages[-1].details == {"own": 1.5}
-    assert [f.why for f in read.faults] == [f"its {name} is of another kind"]
+    assert [f.why for f in read.faults] == [f"its {name} is of another kind"] * 2
     ck.report(read)
     ck.frame(read, per="session")
 
@@ -260,6 +260,8 @@ def test_a_replay_whose_counts_of_a_summary_are_no_numbers_is_scored(name, tmp_p
     read = ck.read(tmp_path / "replay.jsonl")
     assert ck.score(read)["calls_n"] == len(replay.calls)
     assert len(ck.frame(read, per="compaction")) == len(replay.edits)
+    assert [f.why for f in read.faults] == [f"its {name} is of another kind"] * n
+    assert all(f'"{name}":"many"' in damaged.split("\n")[f.line - 1] for f in read.faults)
 
 
 NO_NUMBERS = [-1, 2**53, 2**63, 10**400]

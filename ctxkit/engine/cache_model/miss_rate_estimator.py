@@ -75,7 +75,6 @@ class _Group(NamedTuple):
     rows: Sequence[SessionMissCounts]
     by_base: bool
     """True where classes of one base are taken together."""
-    prior_calls: float = _PRIOR_CALLS
 
 
 class _Rates(NamedTuple):
@@ -149,7 +148,7 @@ class MissRateEstimator:
         for group in self._list_groups():
             counts = self._pool_counts(group, names)
             pooled = np.einsum("wd,dck->kwc", weights, counts)
-            rates = _update_rates(rates, pooled, caused, group.prior_calls)
+            rates = _update_rates(rates, pooled, caused, _PRIOR_CALLS)
         if self.first_half is not None:
             counts = _count_classes([self.first_half], names, by_base=False)
             own = np.broadcast_to(counts.sum(0).T[:, None, :], (5, *shape))

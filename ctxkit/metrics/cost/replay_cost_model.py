@@ -386,7 +386,7 @@ class ReplayCostModel(msgspec.Struct, frozen=True):
             model=model,
             models=frozenset(m for m, b in zip(model, billed, strict=True) if b or not has_usage),
             min_cacheable_tokens=tuple(
-                min(n or MIN_CACHEABLE, fit.smallest) for n in min_cacheable
+                min(n or MIN_CACHEABLE_TOKENS, fit.smallest) for n in min_cacheable
             ),
             tier_edges=tuple(tuple(sorted(t.above for t in p.tiers)) if p else () for p in prices),
             fit=fit,
@@ -540,9 +540,6 @@ def _limit_reads_by_misses(session: Session, misses: Sequence[CacheMiss | None])
     return tuple(limits)
 
 
-MIN_CACHEABLE = MIN_CACHEABLE_TOKENS
-
-
 def _billed_calls(session: Session) -> Iterator[tuple[ModelCall, Usage, int]]:
     """Yield each call with a recorded prompt, with its usage and the tokens of the prompt."""
     for call in session.calls:
@@ -585,7 +582,7 @@ def bill_modelled_reads(
                 else miss.read_tokens
             )
         p = price(call.message.model or session.model, at=call.message.time)
-        smallest = min((p.min_cacheable if p else None) or MIN_CACHEABLE, fit.smallest)
+        smallest = min((p.min_cacheable if p else None) or MIN_CACHEABLE_TOKENS, fit.smallest)
         usage = _split_usage(
             prompt, min(shared, prompt) if prompt >= smallest else 0, u.output_tokens, fit, smallest
         )
@@ -652,7 +649,7 @@ class CacheModelParameters(msgspec.Struct, frozen=True):
             misses: for each call its cache miss; None: no miss.
         """
         shortfalls: list[int] = []
-        smallest, writes = MIN_CACHEABLE, False
+        smallest, writes = MIN_CACHEABLE_TOKENS, False
         last_prompt: dict[tuple[str, str | None], int] = {}  # a cache is of one agent and model
         for call, usage, prompt in _billed_calls(session):
             key = (call.agent, call.message.model)
