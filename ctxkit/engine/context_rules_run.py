@@ -488,9 +488,16 @@ def advance_run(run: RulesRun, rules: Rules, stop: int) -> RulesRun:
         >>> run.call, len(run.prompts)
         (5, 5)
     """
-    call, policy = run.call, rules.policy
-    if stop > call:
+    if stop > run.call:
         run.clock.sync()
+    with collect_refusals() as refusals:
+        _advance(run, rules, stop, refusals)
+    return run
+
+
+def _advance(run: Run, rules: Rules, stop: int, refusals: list[str]) -> None:
+    """Do what `advance_run` says; `refusals` grows while a policy runs."""
+    call, policy = run.call, rules.policy
     find_due_call = _build_due_search(run, rules)
     # without a pruning, the mark of a compaction also holds for the calls after it
     is_unpruned, is_billed = rules.pruning is None, False
@@ -505,7 +512,8 @@ def advance_run(run: RulesRun, rules: Rules, stop: int) -> RulesRun:
             break
         was = run.history.at(due)
         run.trigger_reason = "" if rules.trigger is None else rules.trigger.why(forecast, due)
-        new = _compact(run, policy, rules.guards, was)
+        refusals.clear()
+        new = _compact(run, policy, rules.guards, was, refusals)
         if new is not was:
             forecast = run.record_compaction(
                 Compaction(due, was, new, run.trigger_reason), forecast
@@ -513,9 +521,8 @@ def advance_run(run: RulesRun, rules: Rules, stop: int) -> RulesRun:
             is_billed = is_unpruned
         elif not is_billed:
             run.bill(forecast, due, due + 1)
-        run.call = call = due + 1
+        run.billed.upto = call = due + 1
     run.call = max(call, stop)
-    return run
 
 
 def _build_due_search(run: RulesRun, rules: Rules) -> First:
@@ -571,11 +578,12 @@ def _first_effective(
     return call
 
 
-def _compact(run: RulesRun, policy: BasePolicy, guards: tuple[Guard, ...], was: History) -> History:
+def _compact(
+    run: RulesRun, policy: BasePolicy, guards: tuple[Guard, ...], was: History, refusals: list[str]
+) -> History:
     """Run the policy; a failure or a refused result is recorded, and the history stays."""
     try:
-        with collect_refusals() as refusals:
-            new = policy(was, run.budget)
+        new = policy(was, run.budget)
         if type(new) is not History or new.log is not was.log or new.call != was.call:
             new = coerce_to_history(new, was, policy)
     except ModelError as error:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from itertools import chain, islice
+from functools import partial
+from itertools import accumulate, chain, islice
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import numpy as np
 from msgspec.structs import replace
 
 from ctxkit.engine.run_segments_and_prompts import build_sent_items, list_sent_messages
@@ -15,10 +15,8 @@ from ctxkit.session.messages import Edit, Message, Text, Thinking
 from ctxkit.tokens.provider_rules import DatedProviderRule, describe_cache_rules, find_rules
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
     from collections.abc import Set as AbstractSet
-
-    from numpy.typing import NDArray
 
     from ctxkit.engine.run_segments_and_prompts import RunLike
     from ctxkit.policies.history.message_log import MessageLog
@@ -188,23 +186,52 @@ def count_refused_calls(session: Session, run: RunLike) -> int | None:
     refused = {r.value for r in find_rules("refuses", model)}
     if not refused:
         return None
-    binds = "changed_thinking" in refused and any(map(has_signed_thinking, session.messages))
+    binds = "changed_thinking" in refused and _has_any_signed_thinking(session)
     histories = {run.begin: History.start(run.log)}
     histories |= {max(c.call, run.begin): c.new for c in run.compactions}
-    each = binds and run.rules.pruning is not None
-    guard = PromptRepairer(model, keeps_thinking=has_api_written_summaries(run.rules.policy))
-    n, is_refused = 0, False
-    for call in range(run.begin, run.call):
-        is_checked = each or call in histories
-        if binds and (is_checked or call + 1 in histories):
-            prompt = [i.message for i in build_sent_items(run, call)]
-            guard.follow(prompt)
-            is_refused = bool(find_refusals(prompt, model, stale_thinking_ids=guard.stale))
-        elif is_checked:  # nothing can become stale, so no prefix is compared
-            is_whole = _is_whole_prompt(run, histories[call].at(call), refused)
-            is_refused = not is_whole and bool(find_refusals(list_sent_messages(run, call), model))
-        n += is_refused
-    return n
+    is_refused: Callable[[int], bool]
+    if binds:
+        keeps_thinking = has_api_written_summaries(run.rules.policy)
+        guard, calls = PromptRepairer(model, keeps_thinking=keeps_thinking), {*histories}
+        calls |= {call - 1 for call in histories if call > run.begin}
+        if run.rules.pruning is not None:
+            calls.update(range(run.begin, run.call))
+        is_refused = partial(_is_refused_with_thinking, run, guard, model)
+    else:  # nothing can become stale, so no prefix is compared
+        calls = {*histories}
+        is_refused = partial(_is_refused, run, histories, model, refused)
+    checked = sorted(call for call in calls if call < run.call)
+    stops = [*checked[1:], run.call]
+    return sum(stop - call for call, stop in zip(checked, stops, strict=False) if is_refused(call))
+
+
+def _has_any_signed_thinking(session: Session) -> bool:
+    """Return whether a message of a session has signed thinking; cached in the session."""
+    cached: bool | None = session.__dict__.get("signs thinking")
+    if cached is None:
+        cached = any(map(has_signed_thinking, session.messages))
+        session.__dict__["signs thinking"] = cached
+    return cached
+
+
+def _is_refused_with_thinking(
+    run: RunLike, guard: PromptRepairer, model: str | None, call: int
+) -> bool:
+    prompt = [item.message for item in build_sent_items(run, call)]
+    guard.follow(prompt)
+    return bool(find_refusals(prompt, model, stale_thinking_ids=guard.stale))
+
+
+def _is_refused(
+    run: RunLike,
+    histories: dict[int, History],
+    model: str | None,
+    refused: AbstractSet[str],
+    call: int,
+) -> bool:
+    if _is_whole_prompt(run, histories[call].at(call), refused):
+        return False
+    return bool(find_refusals(list_sent_messages(run, call), model))
 
 
 def _is_whole_prompt(run: RunLike, history: History, refused: AbstractSet[str]) -> bool:
@@ -215,56 +242,64 @@ def _is_whole_prompt(run: RunLike, history: History, refused: AbstractSet[str]) 
     """
     if run.rules.pruning is not None:
         return False
+    if not _ToolPairs.of(run.log).are_within(history.lo, history.hi):
+        return False
     head = history.head.messages(run.log)
-    if any(_find_orphans(head)) or not _ToolPairs.of(run.log).are_within(history.lo, history.hi):
+    if any(_find_orphans(head)):
         return False
     prompt = chain(head, islice(run.log.messages, history.lo, history.hi))
     return "first_role" not in refused or not any(_find_first_role(prompt))
 
 
 class _ToolPairs(NamedTuple):
-    """For each row of a log the rows that must be in a prompt with it."""
+    """Which rows of a log are tool calls and results without each other, and which cuts part them.
 
-    first: NDArray[Any]
-    """The last call before it that a result answers (-1: none); the row itself for others."""
-    last: NDArray[Any]
-    """The last of the first results behind a reply that answer its calls (`_NO_ROW`: one has none);
-    the row itself for others.
+    The last call before a result is its own, and the first result behind a call.
     """
+
+    lone: list[int]
+    """For each row the number of rows before it that lack a result or a call; and of all rows."""
+    parts: list[bool]
+    """For each row whether a cut before it parts a call from its result; and for the end."""
 
     @classmethod
     def of(cls, log: MessageLog) -> _ToolPairs:
         """Return the pairs of a log, cached there until it grows."""
         cached: _ToolPairs | None = log.memo.get("tool pairs")
-        if cached is None or len(cached.first) != len(log.messages):
+        if cached is None or len(cached.parts) != len(log.messages) + 1:
             cached = log.memo["tool pairs"] = cls.find(log.messages)
         return cached
 
     @classmethod
     def find(cls, messages: Sequence[Message]) -> _ToolPairs:
         """Return the pairs of messages in order."""
-        first, last = np.arange(len(messages)), np.arange(len(messages))
+        n = len(messages)
+        is_lone, spans = [0] * n, list[tuple[int, int]]()
         call_rows, result_rows = dict[str, int](), dict[str | None, int]()
         for row, message in enumerate(messages):
             if message.role == "tool" and message.call_id:
-                first[row] = call_rows.get(message.call_id, -1)
+                call_row = call_rows.get(message.call_id)
+                is_lone[row] |= call_row is None
+                spans.append((row if call_row is None else call_row, row))
             call_rows.update((call.id, row) for call in message.tool_calls)
-        for row in range(len(messages) - 1, -1, -1):
+        for row in range(n - 1, -1, -1):
             message = messages[row]
-            answers = [result_rows.get(call.id, _NO_ROW) for call in message.tool_calls]
-            last[row] = max(answers, default=row)
+            for call in message.tool_calls:
+                result_row = result_rows.get(call.id)
+                is_lone[row] |= result_row is None
+                spans.append((row, row if result_row is None else result_row))
             if message.role == "tool":
                 result_rows[message.call_id] = row
-        return cls(first, last)
+        changes = [0] * (n + 2)
+        for first, last in spans:  # a cut before one of the rows first + 1..last parts them
+            changes[first + 1] += 1
+            changes[last + 1] -= 1
+        return cls([0, *accumulate(is_lone)], [bool(k) for k in accumulate(changes[: n + 1])])
 
     def are_within(self, start: int, stop: int) -> bool:
-        """Return whether all rows start..stop have what they need among themselves."""
-        return bool(
-            (self.first[start:stop] >= start).all() and (self.last[start:stop] < stop).all()
-        )
-
-
-_NO_ROW = 1 << 62
+        """Return whether all rows start..stop surely have what they need among themselves."""
+        is_parted = self.parts[start] or self.parts[stop]
+        return not is_parted and self.lone[start] == self.lone[stop]
 
 
 def count_common_prefix(before: Sequence[Any], after: Sequence[Any]) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import msgspec
 import numpy as np
 
 if TYPE_CHECKING:
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 # Cost: O(1) a mark for the sums, O(calls) for the arrays.
 
 
-class PromptSizeSpan(NamedTuple):
+class PromptSizeSpan(msgspec.Struct, frozen=True, gc=False):
     """A call from which on prompt sizes follow another rule; it holds until the next mark."""
 
     start: int
@@ -44,7 +45,7 @@ class PromptSizeSpan(NamedTuple):
     """
 
 
-class RunPromptTotals(NamedTuple):
+class RunPromptTotals(msgspec.Struct, frozen=True, gc=False):
     """Sums over the calls of a run, in tokens."""
 
     total: int
@@ -88,9 +89,9 @@ class PromptSizeSpans:
         """Yield first call, one past the last call, size and cache of each mark that has calls."""
         ends = [mark.start for mark in self.marks[1:]]
         ends.append(self.upto)
-        for (start, size, cache), end in zip(self.marks, ends, strict=False):
-            if end > start:
-                yield start, end, size, cache
+        for mark, end in zip(self.marks, ends, strict=False):
+            if end > mark.start:
+                yield mark.start, end, mark.size, mark.cache
 
     def prompts(self) -> NDArray[Any]:
         """Return the prompt tokens of each call."""
@@ -121,9 +122,10 @@ class PromptSizeSpans:
         """Return the prompt tokens of the calls start..stop, as far as they were billed."""
         sizes: list[int] = []
         upto = self.upto
-        for first, size, _ in reversed(self.marks):
+        for mark in reversed(self.marks):
             if upto <= start:
                 break
+            first, size = mark.start, mark.size
             lo, hi = max(first, start), min(upto, stop)
             if lo < hi:
                 tokens = self.log.tokens
@@ -151,15 +153,17 @@ class PromptSizeSpans:
         self, sums: RunPromptTotals, first: int, last: int, upto: int
     ) -> RunPromptTotals:
         """Return sums with those of the marks first..last, of which the last one ends at `upto`."""
-        total, fresh, peak, prompt = sums
+        total, fresh, peak, prompt = sums.total, sums.fresh, sums.peak, sums.last
         tokens, clock, rising = self.log.tokens, self.clock, self.log.tokens.rising
         Q, C = tokens.Q, tokens.C  # noqa: N806  as they are called there
         F, N, cold = clock.F, clock.N, clock.cold  # noqa: N806  the same
         marks = self.marks[first:last]
         marks.append(PromptSizeSpan(upto, 0, None))
-        start, size, cache = marks[0]
-        total += Q[upto] - Q[start]
-        for stop, next_size, next_cache in marks[1:]:
+        mark = marks[0]
+        total += Q[upto] - Q[mark.start]
+        for following in marks[1:]:
+            start, size, cache, stop = mark.start, mark.size, mark.cache, following.start
+            mark = following
             if start == stop:
                 pass
             elif type(size) is int:
@@ -187,7 +191,6 @@ class PromptSizeSpans:
                     total, size = total + int(_sum(owed)), size + owed
                 fresh += int(_sum(cache))
                 peak, prompt = max(peak, int(_max(size))), int(size[-1])
-            start, size, cache = stop, next_size, next_cache
         return RunPromptTotals(total, fresh, peak, prompt)
 
 

@@ -11,7 +11,6 @@ import sys
 import threading
 import warnings
 from concurrent.futures import FIRST_COMPLETED, Executor, ProcessPoolExecutor, wait
-from contextlib import nullcontext
 from functools import cached_property
 from hashlib import sha256
 from math import ceil
@@ -163,9 +162,8 @@ class SessionRunner:
             settings: the rules of each run, with their labels.
             options: options of the sweep, the same for all runs.
         """
-        pause = pause_gc if options.loss else nullcontext  # loss allocates many objects at once
         for setting in settings:
-            with pause():
+            with pause_gc():  # a run allocates many objects at once
                 row = self.row(setting, options)
             yield row
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from ctxkit.errors import BadArguments
 from ctxkit.policies.guards import keep_if_smaller
-from ctxkit.policies.history.growing_columns_and_sums import ASSISTANT, SUMMARY, USER
+from ctxkit.policies.history.growing_columns_and_sums import ASSISTANT, USER
 from ctxkit.policies.history.history import find_end_of_leading_summaries
 from ctxkit.policies.message_shortening import ResultShortening
 from ctxkit.policies.policy_base_and_chains import CompositePolicy, apply_policy
@@ -134,7 +134,11 @@ class WindowShare(DataclassPolicy):
 
 
 def _find_summaries(history: History, start: int, stop: int) -> list[int]:
-    return [p for p in range(start, stop) if history.item(p).role(history.log) == SUMMARY]
+    positions, position = [], history.next(start, "summary")
+    while 0 <= position < stop:
+        positions.append(position)
+        position = history.next(position + 1, "summary")
+    return positions
 
 
 def find_cut_keeping_request_reply(history: History, position: int) -> int:

@@ -169,7 +169,8 @@ class Summary(DataclassPolicy):
             word: the method of a summary that a model writes, or of a placeholder for one.
         """
         # A summariser that puts the record before another's text is free where the other one is.
-        writer = getattr(self.writer, "summariser", self.writer)
+        writer = self.writer
+        writer = getattr(writer, "summariser", writer)
         if isinstance(writer, (FunctionType, BuiltinFunctionType, partial)):
             return FUNCTION_METHOD
         is_from_record = getattr(writer, "is_from_record", False)
@@ -326,6 +327,8 @@ class Summary(DataclassPolicy):
                 in tokens.
             parts: the passages, in the same order.
         """
+        if len(summaries) == 1 and type(summaries[0]) is int:
+            return summaries[0]
         failed = [m for m in summaries if isinstance(m, Message) and SUMMARY_ERROR_KEY in m.details]
         used_fallback = self.otherwise is not None and bool(failed)
         if len(summaries) == 1 and not isinstance(summaries[0], str) and not used_fallback:

@@ -76,7 +76,7 @@ class UnprunedForecast:
             stop: one past the last call.
             estimated: compare the system's own estimate of the messages, not the counted prompt.
         """
-        if start >= self.log.calls:  # a compaction by hand, before the call is opened
+        if start >= len(self.log.upto):  # a compaction by hand, before the call is opened
             coming = self.history.at(start)
             size = estimate_history_tokens(coming) if estimated else coming.tokens
             return start if size > limit else stop

@@ -123,12 +123,40 @@ def test_studies_without_an_error_are_pooled_too():
 @pytest.mark.parametrize(
     ("told", "kind"),
     [
-        ({"summaries": True, "pruned": False, "compactions": 2, "hidden_message_counts": (9, 4)}, "summary"),
-        ({"summaries": True, "pruned": True, "compactions": 2, "hidden_message_counts": (9, 4)}, "hybrid"),
-        ({"summaries": False, "pruned": True, "compactions": 0, "hidden_message_counts": (4, 4)}, "mask"),
-        ({"summaries": False, "pruned": False, "compactions": 3, "hidden_message_counts": (9, 4)}, "other"),
-        ({"summaries": False, "pruned": True, "compactions": 0, "hidden_message_counts": (0, 0)}, "raw"),
-        ({"summaries": False, "pruned": True, "compactions": 0, "hidden_message_counts": (None, None)}, None),
+        (
+            {"summaries": True, "pruned": False, "compactions": 2, "hidden_message_counts": (9, 4)},
+            "summary",
+        ),
+        (
+            {"summaries": True, "pruned": True, "compactions": 2, "hidden_message_counts": (9, 4)},
+            "hybrid",
+        ),
+        (
+            {"summaries": False, "pruned": True, "compactions": 0, "hidden_message_counts": (4, 4)},
+            "mask",
+        ),
+        (
+            {
+                "summaries": False,
+                "pruned": False,
+                "compactions": 3,
+                "hidden_message_counts": (9, 4),
+            },
+            "other",
+        ),
+        (
+            {"summaries": False, "pruned": True, "compactions": 0, "hidden_message_counts": (0, 0)},
+            "raw",
+        ),
+        (
+            {
+                "summaries": False,
+                "pruned": True,
+                "compactions": 0,
+                "hidden_message_counts": (None, None),
+            },
+            None,
+        ),
     ],
 )
 def test_a_policy_is_known_by_what_it_did(told, kind):

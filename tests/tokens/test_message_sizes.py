@@ -69,7 +69,9 @@ def test_sizes_by_the_default_counter_are_measured_once(monkeypatch: pytest.Monk
     found = measure_sizes(log)
     assert measure_sizes(log) is found
     assert measure_sizes(log, CHARS).counter != found.counter
-    monkeypatch.setattr("ctxkit.tokens.message_sizes_from_recorded_prompts.default_counter", lambda: CHARS)
+    monkeypatch.setattr(
+        "ctxkit.tokens.message_sizes_from_recorded_prompts.default_counter", lambda: CHARS
+    )
     assert measure_sizes(log).counter == CHARS.name
 
 

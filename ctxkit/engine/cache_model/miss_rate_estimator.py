@@ -286,8 +286,9 @@ def _collect_reads(rows: Iterable[SessionMissCounts], base: str) -> dict[str, li
     reads: dict[str, list[int]] = {}
     for row in rows:
         for name, count in row.counts.items():
-            is_base = get_class_base(name) == base
-            if count.reads and (is_base or (base == COLD_START and name.startswith(base))):
+            if count.reads and (
+                get_class_base(name) == base or (base == COLD_START and name.startswith(base))
+            ):
                 reads.setdefault(row.owner, []).extend(count.reads)
     return reads
 

@@ -359,6 +359,7 @@ def _find_base(call: CallFeatures) -> str:
     return f"{start}, no clock" if gap is None else start
 
 
+@lru_cache(maxsize=1024)
 def get_class_base(name: str) -> str:
     """Return a class without its refinement."""
     return name.partition("/")[0]

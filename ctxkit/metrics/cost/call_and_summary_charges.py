@@ -10,6 +10,7 @@
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import TYPE_CHECKING, TypeAlias
 
 import msgspec
@@ -81,7 +82,7 @@ class SummaryBill(msgspec.Struct, frozen=True, gc=False):
     """recorded, derived or estimated; None, like `usd`, without a price."""
 
 
-class SessionBill(msgspec.Struct, frozen=True):
+class SessionBill(msgspec.Struct, frozen=True, dict=True):
     """The charges of all calls and summaries of a session, without its subagents.
 
     A sum is None if a part has no price; `priced_usd` sums the parts that have one.
@@ -96,7 +97,7 @@ class SessionBill(msgspec.Struct, frozen=True):
     hides_summaries: bool = False
     """True where the format cannot record compactions, so that their cost is unknown."""
 
-    @property
+    @cached_property
     def calls_usd(self) -> float | None:
         """Dollars of the calls, each as the log prices it, else by the price table."""
         if not self.charges:
@@ -117,12 +118,12 @@ class SessionBill(msgspec.Struct, frozen=True):
             return self.calls_usd
         return sum_if_complete((self.calls_usd, self.summaries_usd))
 
-    @property
+    @cached_property
     def input_usd(self) -> float | None:
         """Dollars of the prompts by the price table."""
         return sum_if_complete(c.table_input_usd for c in self.charges) if self.charges else None
 
-    @property
+    @cached_property
     def output_usd(self) -> float | None:
         """Dollars of the replies by the price table."""
         return sum_if_complete(c.table_output_usd for c in self.charges) if self.charges else None

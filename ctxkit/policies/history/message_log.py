@@ -122,13 +122,13 @@ class CallGroupBoundaries:
 
     def get_protected_rows(self, call: int) -> list[int]:
         """Return the protected rows as of a call, sorted; rows after the call may be included."""
-        if not self._has_mark_after(self.late_stays, call):
+        if not self.late_stays or not self._has_mark_after(self.late_stays, call):
             return self.stays
         return [r for r in self.stays if self.late_stays.get(r, 0) <= call]
 
     def get_safe_cuts(self, call: int) -> bytearray:
         """Return 1 for each row before which a cut is safe as of a call; do not write to it."""
-        if not self._has_mark_after(self.late_cuts, call):
+        if not self.late_cuts or not self._has_mark_after(self.late_cuts, call):
             return self.safe_cuts
         cached: tuple[int, int, bytearray] | None = self.memo.get("cuts at")
         if cached is None or cached[:2] != (call, len(self.safe_cuts)):
@@ -141,7 +141,7 @@ class CallGroupBoundaries:
     @staticmethod
     def _has_mark_after(late: dict[int, int], call: int) -> bool:
         """Return True where a mark is later than a call; marks are in the order of calls."""
-        return bool(late) and next(reversed(late.values())) > call
+        return next(reversed(late.values())) > call
 
     def tool(self, row: int) -> str:
         """Return the name of the tool of a result; an empty string for other rows."""

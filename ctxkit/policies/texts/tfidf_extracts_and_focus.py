@@ -163,13 +163,16 @@ def choose_lines(
     """Return the places of lines that fit the budget, by maximal marginal relevance.
 
     The marginal weight of a line is its weight less 0.8 of it times the largest share of words
-    that it has in common with a line chosen before; of equal lines the first is chosen.
+    that it has in common with a line chosen before; of equal lines the first is chosen. Where all
+    lines fit together, none needs to be weighed against another.
     """
     weights = weighed.weights
-    places = np.sort(places[np.argsort(-weights[places], kind="stable")[:MAX_CANDIDATES]])
+    if len(places) > MAX_CANDIDATES:
+        places = np.sort(places[np.argsort(-weights[places], kind="stable")[:MAX_CANDIDATES]])
     candidates = places[weighed.costs[places] <= budget]
     chosen: list[int] = []
-    if not len(candidates):
+    if weighed.costs[candidates].sum() <= budget:
+        chosen += candidates.tolist()
         return chosen
     # Lines chosen before count as chosen, so that this round does not repeat them.
     repeats = RedundancyTracker(weighed, candidates)
