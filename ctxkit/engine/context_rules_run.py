@@ -495,7 +495,7 @@ def advance_run(run: RulesRun, rules: Rules, stop: int) -> RulesRun:
     return run
 
 
-def _advance(run: Run, rules: Rules, stop: int, refusals: list[str]) -> None:
+def _advance(run: RulesRun, rules: Rules, stop: int, refusals: list[str]) -> None:
     """Do what `advance_run` says; `refusals` grows while a policy runs."""
     call, policy = run.call, rules.policy
     find_due_call = _build_due_search(run, rules)
