@@ -36,7 +36,7 @@ import pytest
 
 from benchmarks.mutation_operators import Fault, plant_fault
 from benchmarks.mutation_scores import FaultFigures, read_equivalent_faults, store_figures
-from benchmarks.tests_by_line import ROOT, LineMap, read_text
+from benchmarks.tests_by_line import ROOT, SEED, LineMap, read_text
 
 RESULTS = ROOT / "build/mutants.jsonl"
 OPTIONS = [
@@ -314,7 +314,7 @@ def main() -> int:
     RESULTS.parent.mkdir(exist_ok=True)
     RESULTS.write_text("")
     os.chdir(ROOT)
-    os.environ["CTXKIT_SEED"] = os.environ.get("CTXKIT_SEED", "1")
+    os.environ.setdefault("CTXKIT_SEED", SEED)
     tempfile.tempdir = os.environ["TMPDIR"] = tempfile.mkdtemp(prefix="ctxkit-mutants-")
     load_libraries()
     try:

@@ -36,6 +36,8 @@ MAP = ROOT / "build/tests-by-line.pickle"
 FOLDERS = ("ctxkit", "tests", "docs", "benchmarks")
 RECORDING = "CTXKIT_RECORD_LINES"
 """Environment variable with the folder into which each worker writes its recorded lines."""
+SEED = "1"
+"""Seed of sampled families: the same tests when lines are recorded and when faults are tried."""
 PYTEST = [
     *(sys.executable, "-m", "pytest", "-q", "-m", "not long"),
     *("-p", "no:cacheprovider", "-p", "no:nbval"),  # nbval builds forty grammars on import
@@ -268,7 +270,12 @@ if os.environ.get(RECORDING):
 def record_lines(tests: list[str], workers: int) -> LineMap:
     """Run tests and write the map of their lines; other tests of the map stay as they are."""
     with tempfile.TemporaryDirectory() as folder:
-        environment = {**os.environ, RECORDING: folder, "PYTHONPATH": str(ROOT)}
+        environment = {
+            "CTXKIT_SEED": SEED,
+            **os.environ,
+            RECORDING: folder,
+            "PYTHONPATH": str(ROOT),
+        }
         plugin = ["-p", "benchmarks.tests_by_line", "--dist", "worksteal", "-n", str(workers)]
         subprocess.run([*PYTEST, *plugin, *tests], cwd=ROOT, env=environment, check=False)
         recorded = _read_recorded(Path(folder))
