@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import json
 import re
+from contextlib import redirect_stdout
 from datetime import UTC, datetime
 from functools import cache
 from inspect import signature
+from io import StringIO
 from itertools import pairwise
+from math import gamma, pi, sqrt
 from pathlib import Path
 from statistics import NormalDist, mean, stdev
 
@@ -20,6 +23,7 @@ from numpy.random import default_rng
 
 import ctxkit as ck
 from ctxkit.agent.memory import entry_store, session_memory
+from ctxkit.agent.recorders.api_call_parsers import _gemini_usage
 from ctxkit.course.lessons.appendix_and_capstone_exercises import _sweep_fuseraft
 from ctxkit.course.lessons.lesson_07_sweeps import measure_losses_near_trigger as jitter
 from ctxkit.course.lessons.lessons_02_03_policies_and_thrash import measure_growth_per_call
@@ -34,6 +38,7 @@ from ctxkit.engine.cache_model import input_cost_prediction as prediction
 from ctxkit.engine.cache_model import interval_calibration
 from ctxkit.engine.cache_model.call_features import measure_pause
 from ctxkit.experiments import compare_settings, studies
+from ctxkit.formats.chat_api_parsers import parse_usage
 from ctxkit.metrics import (
     compaction_formulas,
     compaction_outcomes,
@@ -55,7 +60,7 @@ from ctxkit.policies import Rules, guards, memory_entries_and_digests, modifiers
 from ctxkit.policies.result_excerpts_and_offload import EXCERPT_MARKER, ResultExcerpts
 from ctxkit.policies.texts import summary_prompts_and_audits
 from ctxkit.presets.systems.tyrum import CheckpointSummariser
-from ctxkit.session.messages import Message, Text
+from ctxkit.session.messages import Message, Text, Usage
 from ctxkit.tokens import default_counter, get_counter, live_prompt_sizes
 from ctxkit.tokens.provider_rules import find_rule
 
@@ -72,6 +77,15 @@ WINNER = Rules(
 )  # fmt: skip
 MARGIN = Rules(policy="clear:keep_last=5", trigger=triggers.Share(0.8), name="clear at 80%")
 CAREFUL = make_rules_with_trigger("summary:keep_tokens=18000", 20_000)
+THREE_ROWS = (
+    {"input_tokens": 900, "cache_creation_input_tokens": 2_100, "cache_read_input_tokens": 37_000, "output_tokens": 700},
+    {
+        "prompt_tokens": 40_000, "prompt_tokens_details": {"cached_tokens": 37_000},
+        "completion_tokens": 700, "completion_tokens_details": {"reasoning_tokens": 400},
+    },
+    _gemini_usage({"promptTokenCount": 40_000, "cachedContentTokenCount": 37_000, "candidatesTokenCount": 300, "thoughtsTokenCount": 400}),
+)  # fmt: skip
+"""The same call as three providers write it down: notebook 08."""
 SENTENCES = (
     "The agent reads the file again because the summary no longer names the port of the service.",
     '{"path": "etc/archive.toml", "limit": 200, "offset": 0}',
@@ -150,6 +164,17 @@ def expect_luck(settings):
     normal, step = NormalDist(), 0.01
     grid = (i * step for i in range(-800, 800))
     return step * sum(z * settings * normal.pdf(z) * normal.cdf(z) ** (settings - 1) for z in grid)
+
+
+def find_student_quantile(n, level=0.95):
+    """Half of an interval of a mean of `n` values, in standard errors: Student's t, by adding up its density."""
+    free, step = n - 1, 1e-4
+    weight = gamma((free + 1) / 2) / (sqrt(free * pi) * gamma(free / 2))
+    t = inside = 0.0
+    while 2 * inside < level:
+        t += step
+        inside += step * weight * (1 + t * t / free) ** (-(free + 1) / 2)
+    return t
 
 
 def lost(rules, name="billing"):
@@ -395,6 +420,22 @@ def code(number):
     path = next(NOTEBOOKS.glob(f"{number}-*.ipynb"))
     cells = nbformat.read(path, as_version=4).cells
     return "\n".join(c.source for c in cells if c.cell_type == "code")
+
+
+@cache
+def run_cells(number, *ids):
+    """The names that cells of a notebook leave behind, run alone."""
+    path = next(NOTEBOOKS.glob(f"{number}-*.ipynb"))
+    names = {}
+    with redirect_stdout(StringIO()):
+        for cell in nbformat.read(path, as_version=4).cells:
+            if cell.id in ids:
+                exec(cell.source, names)
+    return names
+
+
+def estimates():
+    return run_cells("09", "by-kind-code", "anchor-code")
 
 
 @cache
@@ -680,6 +721,15 @@ CLAIMS = {
         "waiting for the cold loses less (05)": lambda: lost(waits()[0]) < lost(waits()[1]),
     },
     "08": {
+        "Who adds *input* and *cached* counts 77,000 at the others": lambda: (
+            [parse_usage(row) for row in THREE_ROWS]
+            == [
+                Usage(input_tokens=900, cache_read_tokens=37_000, cache_write_tokens=2_100, output_tokens=700),
+                Usage(input_tokens=3_000, cache_read_tokens=37_000, output_tokens=700, reasoning_tokens=400),
+                Usage(input_tokens=3_000, cache_read_tokens=37_000, output_tokens=700, reasoning_tokens=400),
+            ]
+            and 40_000 + 37_000 == 77_000
+        ),
         "they lie 12.5 times apart": lambda: round(PRICE.cache_write / PRICE.cache_read, 1) == 12.5 and PRICE.input < PRICE.cache_write,
         "343 calls, two compactions, and 45 % of what was needed later out of sight": lambda: (
             [(of["calls_n"], of["compactions_n"], round(of["needed_later_loss"], 2)) for of in (score_without_usage(), ck.score(load_sample()))]
@@ -718,6 +768,17 @@ CLAIMS = {
         "by patterns, 20 at most": lambda: session_memory.MAX_PROMOTED == 20,
     },
     "09": {
+        "With the picture the client believes half more than is true, and compacts far too early. Take the picture away, and it believes a quarter too little": lambda: (
+            [round(row["client"] / row["true"], 2) for _, row in estimates()["sizes"].loc[["all", "without the picture"]].iterrows()] == [1.55, 0.74]
+        ),
+        "Its error is that of the new part alone": lambda: (
+            (of := estimates())["billed"] + of["new"] - of["truth"] == pytest.approx(24_000 / 4 - 24_000 / 3)
+        ),
+        "The factor may be nearer by luck, and is far off as soon as the mixture changes": lambda: (
+            (of := estimates())
+            and abs((of["counted"] + of["new"]) * of["billed"] / of["counted"] - of["truth"]) < of["truth"] - of["billed"] - of["new"]
+            and (of["counted"] + of["new"]) * of["whole"]["true"] / of["whole"]["client"] < of["truth"] / 2
+        ),
         "A quarter of the characters (`chars/4`) is 29 % too low here, 40 % for calls of tools, which are names and JSON, and 19 % for what the user wrote": lambda: [
             round(calibrated().error("chars/4", kind), 2) for kind in ("all content", "tool calls", "user input")
         ] == [-0.29, -0.40, -0.19],
@@ -816,6 +877,24 @@ CLAIMS = {
         ),
     },
     "a1": {
+        "costs `r / (w - r)` of the miss that it spares, 1 / 11.5: from twelve in one pause on (48 minutes) let it die": lambda: (
+            (PRICE.cache_write - PRICE.cache_read) / PRICE.cache_read == pytest.approx(11.5) and 4 * 12 == 48
+        ),
+        "The hour's premium is worth `(h - w) / r`, 7.5 such calls": lambda: (
+            (PRICE.cache_write_1h - PRICE.cache_write) / PRICE.cache_read == pytest.approx(7.5)
+        ),
+        "`k` calls pay where `q > k / 11.5`; the hour, for one pause, where `q > (h - w) / (w - r)`, 65 %": lambda: (
+            round((PRICE.cache_write_1h - PRICE.cache_write) / (PRICE.cache_write - PRICE.cache_read), 2) == 0.65
+        ),
+        "By the formula, `x > 11.5 S / (calls until the next clearing)`": lambda: (
+            (PRICE.cache_write - PRICE.cache_read) / PRICE.cache_read == pytest.approx(11.5)
+        ),
+        "At 50,000 tokens and a result of 3,000 that is 2.6 cents": lambda: round(100 * (50_000 * PRICE.cache_read + 3_000 * PRICE.cache_write), 1) == 2.6,
+        "(Without a cache the same look costs 16 cents": lambda: round(100 * 53_000 * PRICE.input) == 16,
+        "With a window of 128,000, a reserve of 8,000 and results of up to 20,000 tokens the trigger is 100,000 at most; at 110,000 a result may have 10,000": lambda: (
+            [128_000 - 8_000 - n for n in (20_000, 110_000)] == [100_000, 10_000]
+        ),
+        "(`clear_at_least` of `anthropic_clear_tools`)": lambda: {"clear_at_least", "exclude_tools"} <= set(ck.presets.anthropic_clear_tools().parameters),
         "of their 80 % interval": lambda: interval_calibration.COVERAGE == 0.8,
         "The record lies in the 80 % interval where `low` <= 0 <= `high`": lambda: (
             (of := prediction.predict_input_cost(load_sample())).low is of.high is None
@@ -859,6 +938,10 @@ CLAIMS = {
         ),
     },
     "a2": {
+        "are read for `r m n (k + 1) / 2` dollars (eight of 1,500 in 160 calls: 32 cents)": lambda: (
+            sum(1_500 * k * 20 for k in range(1, 9)) * PRICE.cache_read == pytest.approx(1_500 * 160 * 9 / 2 * PRICE.cache_read) == pytest.approx(0.324)
+        ),
+        "Two judges that each say *held* of 90 % agree in 82 % by chance": lambda: pytest.approx(0.82) == 0.9 * 0.9 + 0.1 * 0.1,
         "what was out of sight before a reply used it counts, whether a file has it or not": lambda: (
             (of := score_replay(replay_sample(make_rules_with_trigger("offload:threshold=500", 30_000))))["needed_later_loss"] > 0
             and of["needed_later_unrecoverable"] == 0
@@ -891,6 +974,20 @@ CLAIMS = {
         ),
     },
     "a3": {
+        "Times 1.28 it is half of an 80 % interval, times 1.64 of 90 %, times 1.96 of 95 %": lambda: (
+            [round(NormalDist().inv_cdf((1 + level) / 2), 2) for level in (0.8, 0.9, 0.95)] == [1.28, 1.64, 1.96]
+        ),
+        "Of none in `n`, the share may still be up to `3 / n` (95 %)": lambda: 0.95 < 1 - (1 - 3 / 100) ** 100 < 0.96,
+        "2.57 with six, 2.26 with ten": lambda: (
+            [find_student_quantile(n) for n in (6, 10)] == pytest.approx([2.57, 2.26], abs=0.01)
+        ),
+        "Half of a session of 0.10 dollars and 2 % of one of 10 dollars are 26 % on the mean, and 2.5 % of the money": lambda: (
+            mean([0.5, 0.02]) == pytest.approx(0.26) and round((0.05 + 0.2) / 10.1, 3) == 0.025
+        ),
+        "And whoever looks at twenty figures with 90 % intervals finds two outside by chance": lambda: pytest.approx(2) == 20 * (1 - 0.9),
+        "scatter by 4 points among 20 settings, the best of equals leads by 7": lambda: round(4 * expect_luck(20)) == 7,
+        "12 ± 2 before 13 ± 9": lambda: 12 - 2 > 13 - 9,
+        "the base rate `b` alone gets `b (1 - b)`": lambda: pytest.approx(0.25 * 0.75) == 0.25 * 0.75**2 + 0.75 * 0.25**2,
         "The least of 2 lies on average `0.56 d` below the truth, of 10 `1.54 d`, of 200 `2.75 d`": lambda: (
             [round(expect_luck(n), 2) for n in (2, 10, 200)] == [0.56, 1.54, 2.75]
         ),
