@@ -410,6 +410,13 @@ def count_seen_differences(n, share, trials=4_000, x=0.5, d=1.5):
     return (means > NormalDist().inv_cdf((1 + share) / 2) * d / n**0.5).mean()
 
 
+def count_early_stops(looks=50, trials=2_000):
+    """In which share of all trials an interval of 90 % leaves out zero at one of many looks, though nothing differs."""
+    sums = default_rng(5).normal(0, 1, (trials, looks)).cumsum(axis=1)
+    errors = [NormalDist().inv_cdf(0.95) * n**0.5 for n in range(1, looks + 1)]
+    return (abs(sums) > errors)[:, 4:].any(axis=1).mean()
+
+
 def count_runs(x, d, share, seen=0.5, arms=1):
     """The sessions, or runs of each of two arms, by the formula of appendix A3."""
     normal = NormalDist()
@@ -721,7 +728,7 @@ CLAIMS = {
         "waiting for the cold loses less (05)": lambda: lost(waits()[0]) < lost(waits()[1]),
     },
     "08": {
-        "Who adds *input* and *cached* counts 77,000 at the others": lambda: (
+        "Whoever adds *input* and *cached* counts 77,000 at the others": lambda: (
             [parse_usage(row) for row in THREE_ROWS]
             == [
                 Usage(input_tokens=900, cache_read_tokens=37_000, cache_write_tokens=2_100, output_tokens=700),
@@ -768,6 +775,7 @@ CLAIMS = {
         "by patterns, 20 at most": lambda: session_memory.MAX_PROMOTED == 20,
     },
     "09": {
+        "costs 0.5 x 1.3 x 1.6, 4 % *more*": lambda: pytest.approx(1.04) == 0.5 * 1.3 * 1.6,
         "With the picture the client believes half more than is true, and compacts far too early. Take the picture away, and it believes a quarter too little": lambda: (
             [round(row["client"] / row["true"], 2) for _, row in estimates()["sizes"].loc[["all", "without the picture"]].iterrows()] == [1.55, 0.74]
         ),
@@ -877,6 +885,16 @@ CLAIMS = {
         ),
     },
     "a1": {
+        "If one call in 20 is the last, 20 are expected, however long the session has been": lambda: (
+            sum(0.95**call for call in range(2_000)) == pytest.approx(20)
+        ),
+        "The agent's own model reads them from the cache: 6 cents in all. A model at 1 and 5 dollars a million: 11 cents.": lambda: (
+            (reply := 2_000 * PRICE.output) and [round(100 * x) for x in (100_000 * PRICE.cache_read + reply, 0.1 + 0.01)] == [6, 11]
+        ),
+        "After a pause, when the own model has to take them as plain input, too, it is 33 against 11 cents": lambda: (
+            round(100 * (100_000 * PRICE.input + 2_000 * PRICE.output)) == 33
+        ),
+        "From a mark on, Anthropic looks back over 20 blocks of content": lambda: find_rule("look_back", "claude-sonnet-4-5").value == 20,
         "costs `r / (w - r)` of the miss that it spares, 1 / 11.5: from twelve in one pause on (48 minutes) let it die": lambda: (
             (PRICE.cache_write - PRICE.cache_read) / PRICE.cache_read == pytest.approx(11.5) and 4 * 12 == 48
         ),
@@ -938,6 +956,9 @@ CLAIMS = {
         ),
     },
     "a2": {
+        "A setting that saves 20 cents a session and makes one result in 50 wrong is dear as soon as a wrong result costs more than 10 dollars": lambda: (
+            pytest.approx(0.2) == 10 / 50
+        ),
         "are read for `r m n (k + 1) / 2` dollars (eight of 1,500 in 160 calls: 32 cents)": lambda: (
             sum(1_500 * k * 20 for k in range(1, 9)) * PRICE.cache_read == pytest.approx(1_500 * 160 * 9 / 2 * PRICE.cache_read) == pytest.approx(0.324)
         ),
@@ -974,6 +995,7 @@ CLAIMS = {
         ),
     },
     "a3": {
+        "finds a difference among equals far more often than in one of ten cases": lambda: count_early_stops() > 0.3,
         "Times 1.28 it is half of an 80 % interval, times 1.64 of 90 %, times 1.96 of 95 %": lambda: (
             [round(NormalDist().inv_cdf((1 + level) / 2), 2) for level in (0.8, 0.9, 0.95)] == [1.28, 1.64, 1.96]
         ),
