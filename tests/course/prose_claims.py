@@ -775,6 +775,10 @@ CLAIMS = {
         "by patterns, 20 at most": lambda: session_memory.MAX_PROMOTED == 20,
     },
     "09": {
+        "A run of 1.00 dollar that is right in 80 of 100 cases costs 1.25 for each right result; one of 0.70 that is right in 50 costs 1.40": lambda: (
+            pytest.approx([1.25, 1.4]) == [1 / 0.8, 0.7 / 0.5]
+        ),
+        "three of them, each known to ± 10 %, give a result known to ± 17 %": lambda: round(10 * 3**0.5) == 17,
         "costs 0.5 x 1.3 x 1.6, 4 % *more*": lambda: pytest.approx(1.04) == 0.5 * 1.3 * 1.6,
         "With the picture the client believes half more than is true, and compacts far too early. Take the picture away, and it believes a quarter too little": lambda: (
             [round(row["client"] / row["true"], 2) for _, row in estimates()["sizes"].loc[["all", "without the picture"]].iterrows()] == [1.55, 0.74]
@@ -956,6 +960,10 @@ CLAIMS = {
         ),
     },
     "a2": {
+        "1,000 tokens more are 1.5 cents to write, and 3 cents to read in a hundred later calls": lambda: (
+            [100 * 1_000 * PRICE.output, 100 * 100 * 1_000 * PRICE.cache_read] == pytest.approx([1.5, 3])
+        ),
+        "That is less than two second looks of 2.6 cents each": lambda: 1.5 + 3 < 2 * 2.6,
         "A setting that saves 20 cents a session and makes one result in 50 wrong is dear as soon as a wrong result costs more than 10 dollars": lambda: (
             pytest.approx(0.2) == 10 / 50
         ),
