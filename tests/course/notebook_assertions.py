@@ -47,6 +47,7 @@ NOTEBOOK_CLAIMS = {
         ),
     },
     "08": {
+        "The same prompt of 40,000 tokens in all three": 'all(sum(n for kind, n in row.items() if kind != "reply") == 40_000 for row in rows.values())',
         "a hundred sessions of three teams": 'len(TEAMS) == 3 and turns["session"].nunique() == 100',
         "One that is above that when its turn is over": (
             'set(turns["cutover_at"].dropna()) == {100_000}'
@@ -76,6 +77,10 @@ NOTEBOOK_CLAIMS = {
         ),
     },
     "10": {
+        "Where the base rate is low, most marks are wrong": "marks(5_000, 1 / 1_000, 0.95, 0.02)[1] < 0.1 * marks(5_000, 1 / 1_000, 0.95, 0.02)[0]",
+        "All in front grows by every note, in dollars and in the window; an index too, by a line; a search does not": (
+            '(few := remember(10))["search"] == (many := remember(1_000))["search"] and many["all in front"] - few["all in front"] > 10 * (many["index"] - few["index"]) > 0'
+        ),
         "you have a reference of three thousand tokens": (
             "2_800 < default_counter().message(reading(0)[1]) < 3_500"
         ),
@@ -102,6 +107,11 @@ NOTEBOOK_CLAIMS = {
         "it gets back less than half": "0 < (two - pruned) / (two - one) < 0.5",
     },
     "11": {
+        "At first the subagent is dearer": "both_ways(0)[1] > both_ways(0)[0] and both_ways(5)[1] < both_ways(5)[0]",
+        "*Without a cache* it is cheaper at once and by far more": (
+            "both_ways(0, True)[1] < both_ways(0, True)[0] and (of := both_ways(40, True))[0] - of[1] > 10 * (both_ways(40)[0] - both_ways(40)[1])"
+        ),
+        "(third figure) make the search look free": "both_ways(0)[2] < 0.05 * both_ways(0)[1]",
         "Four agents write a small library": "len(made.account) == 4",
         "the Reviewer finds three times that it is missing": (
             'made.moves["keyword"].eq("ONCE MORE").sum() == 3'
@@ -134,6 +144,17 @@ NOTEBOOK_CLAIMS = {
         "Views that forget are cheaper than one agent that sees all": 'views["cost_usd"].max() < alone',
     },
     "a1": {
+        "With one it is dearer than not clearing at all, and the batch wins": (
+            "clearing(1) > clearing(0) > clearing(10) and clearing(1, w=3, r=3) < clearing(10, w=3, r=3) < clearing(0, w=3, r=3)"
+        ),
+        "If the sum *doubles* each time, every call sends the same": "sums(100, 45_000, 0) == 2 * sums(50, 45_000, 0)",
+        "If it goes towards *four times*, nothing is taken away": "3.5 < sums(200, 10_000, 1_000) / sums(100, 10_000, 1_000) < 4",
+        "With a cache the share that is saved is smaller, and the dollars are a tenth": (
+            'less["cached"] / split.loc["cached", "one"] < less["no cache"] / split.loc["no cache", "one"] and round(less["no cache"] / less["cached"], -1) == 10'
+        ),
+        "*A cache that is never read is dearer than none:*": 'price_pauses(10, 6)["let it die"] > price_pauses(10, 6)["no cache"]',
+        "The *median* is a usual call, and forgets the few large results": "free / median(grew) > 3 * free / mean(grew) and low < drawn[4] < high",
+        "should be written *before* the pause": 'ways["compacted in the evening"] < ways["compact in the morning"] < ways["go on"]',
         "it does for any reads at all, made-up ones too": (
             'checked["closure_error"].abs().max() < 0.001'
         ),
@@ -159,6 +180,13 @@ NOTEBOOK_CLAIMS = {
         "That is the *in dollars alone* of notebook 05": "round(exact) == advice.cheapest",
     },
     "a2": {
+        "The sum of both ways is the most that can be saved, the larger of the two the least": (
+            "max(saved(older), saved(large)) <= saved(older | large) <= saved(older) + saved(large) and len(older & large) > 0"
+        ),
+        "A rate that rises says that facts are unequal": "rates == sorted(rates) and facts[0] * rates[0] ** 4 < facts[-1] / 2",
+        "Such a judge makes the worse summary look better than it is. The difference grows when it is put right, but *its error grows by the same factor*": (
+            "(y - f) / (t - f) < y and (x - y) / (t - f) > x - y and half > x - y"
+        ),
         "After the second compaction something is still said of the importer's queue": (
             'len(late) == 1 and "queue" in late["fact"].iloc[0]'
         ),
@@ -201,6 +229,10 @@ NOTEBOOK_CLAIMS = {
         "here the summary says the task in its own words": 'audited["task_lost"].all()',
     },
     "a3": {
+        "the chance of as many or more on one side, times two": "sign_test(5, 6) == 2 * 7 / 64 and sign_test(9, 10) < 0.05 < sign_test(8, 10)",
+        "Whoever always states the base rate is calibrated and of no use": (
+            'sum(stated["always the base rate"]) == sum(came) and len(set(stated["always the base rate"])) == 1'
+        ),
         "Rows are equal to the token": (
             'pooled["prompt_tokens"].tolist() == '
             'runs[runs["session"] == sessions[0].id]["prompt_tokens"].tolist()'

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import json
 import re
+from contextlib import redirect_stdout
 from datetime import UTC, datetime
 from functools import cache
 from inspect import signature
+from io import StringIO
 from itertools import pairwise
+from math import gamma, pi, sqrt
 from pathlib import Path
 from statistics import NormalDist, mean, stdev
 
@@ -20,6 +23,7 @@ from numpy.random import default_rng
 
 import ctxkit as ck
 from ctxkit.agent.memory import entry_store, session_memory
+from ctxkit.agent.recorders.api_call_parsers import _gemini_usage
 from ctxkit.course.lessons.appendix_and_capstone_exercises import _sweep_fuseraft
 from ctxkit.course.lessons.lesson_07_sweeps import measure_losses_near_trigger as jitter
 from ctxkit.course.lessons.lessons_02_03_policies_and_thrash import measure_growth_per_call
@@ -34,6 +38,7 @@ from ctxkit.engine.cache_model import input_cost_prediction as prediction
 from ctxkit.engine.cache_model import interval_calibration
 from ctxkit.engine.cache_model.call_features import measure_pause
 from ctxkit.experiments import compare_settings, studies
+from ctxkit.formats.chat_api_parsers import parse_usage
 from ctxkit.metrics import (
     compaction_formulas,
     compaction_outcomes,
@@ -72,6 +77,15 @@ WINNER = Rules(
 )  # fmt: skip
 MARGIN = Rules(policy="clear:keep_last=5", trigger=triggers.Share(0.8), name="clear at 80%")
 CAREFUL = make_rules_with_trigger("summary:keep_tokens=18000", 20_000)
+THREE_ROWS = (
+    {"input_tokens": 900, "cache_creation_input_tokens": 2_100, "cache_read_input_tokens": 37_000, "output_tokens": 700},
+    {
+        "prompt_tokens": 40_000, "prompt_tokens_details": {"cached_tokens": 37_000},
+        "completion_tokens": 700, "completion_tokens_details": {"reasoning_tokens": 400},
+    },
+    _gemini_usage({"promptTokenCount": 40_000, "cachedContentTokenCount": 37_000, "candidatesTokenCount": 300, "thoughtsTokenCount": 400}),
+)  # fmt: skip
+"""The same call as three providers write it down: notebook 08."""
 SENTENCES = (
     "The agent reads the file again because the summary no longer names the port of the service.",
     '{"path": "etc/archive.toml", "limit": 200, "offset": 0}',
@@ -150,6 +164,17 @@ def expect_luck(settings):
     normal, step = NormalDist(), 0.01
     grid = (i * step for i in range(-800, 800))
     return step * sum(z * settings * normal.pdf(z) * normal.cdf(z) ** (settings - 1) for z in grid)
+
+
+def find_student_quantile(n, level=0.95):
+    """Half of an interval of a mean of `n` values, in standard errors: Student's t, by adding up its density."""
+    free, step = n - 1, 1e-4
+    weight = gamma((free + 1) / 2) / (sqrt(free * pi) * gamma(free / 2))
+    t = inside = 0.0
+    while 2 * inside < level:
+        t += step
+        inside += step * weight * (1 + t * t / free) ** (-(free + 1) / 2)
+    return t
 
 
 def lost(rules, name="billing"):
@@ -385,6 +410,13 @@ def count_seen_differences(n, share, trials=4_000, x=0.5, d=1.5):
     return (means > NormalDist().inv_cdf((1 + share) / 2) * d / n**0.5).mean()
 
 
+def count_early_stops(looks=50, trials=2_000):
+    """In which share of all trials an interval of 90 % leaves out zero at one of many looks, though nothing differs."""
+    sums = default_rng(5).normal(0, 1, (trials, looks)).cumsum(axis=1)
+    errors = [NormalDist().inv_cdf(0.95) * n**0.5 for n in range(1, looks + 1)]
+    return (abs(sums) > errors)[:, 4:].any(axis=1).mean()
+
+
 def count_runs(x, d, share, seen=0.5, arms=1):
     """The sessions, or runs of each of two arms, by the formula of appendix A3."""
     normal = NormalDist()
@@ -395,6 +427,22 @@ def code(number):
     path = next(NOTEBOOKS.glob(f"{number}-*.ipynb"))
     cells = nbformat.read(path, as_version=4).cells
     return "\n".join(c.source for c in cells if c.cell_type == "code")
+
+
+@cache
+def run_cells(number, *ids):
+    """The names that cells of a notebook leave behind, run alone."""
+    path = next(NOTEBOOKS.glob(f"{number}-*.ipynb"))
+    names = {}
+    with redirect_stdout(StringIO()):
+        for cell in nbformat.read(path, as_version=4).cells:
+            if cell.id in ids:
+                exec(cell.source, names)
+    return names
+
+
+def estimates():
+    return run_cells("09", "by-kind-code", "anchor-code")
 
 
 @cache
@@ -680,6 +728,11 @@ CLAIMS = {
         "waiting for the cold loses less (05)": lambda: lost(waits()[0]) < lost(waits()[1]),
     },
     "08": {
+        "Whoever adds *input* and *cached* counts 77,000 at the others": lambda: (
+            [(u.input_tokens, u.cache_write_tokens, u.cache_read_tokens, u.output_tokens) for u in map(parse_usage, THREE_ROWS)]
+            == [(900, 2_100, 37_000, 700), (3_000, None, 37_000, 700), (3_000, None, 37_000, 700)]
+            and 40_000 + 37_000 == 77_000
+        ),
         "they lie 12.5 times apart": lambda: round(PRICE.cache_write / PRICE.cache_read, 1) == 12.5 and PRICE.input < PRICE.cache_write,
         "343 calls, two compactions, and 45 % of what was needed later out of sight": lambda: (
             [(of["calls_n"], of["compactions_n"], round(of["needed_later_loss"], 2)) for of in (score_without_usage(), ck.score(load_sample()))]
@@ -718,6 +771,22 @@ CLAIMS = {
         "by patterns, 20 at most": lambda: session_memory.MAX_PROMOTED == 20,
     },
     "09": {
+        "A run of 1.00 dollar that is right in 80 of 100 cases costs 1.25 for each right result; one of 0.70 that is right in 50 costs 1.40": lambda: (
+            pytest.approx([1.25, 1.4]) == [1 / 0.8, 0.7 / 0.5]
+        ),
+        "three of them, each known to ± 10 %, give a result known to ± 17 %": lambda: round(10 * 3**0.5) == 17,
+        "costs 0.5 x 1.3 x 1.6, 4 % *more*": lambda: pytest.approx(1.04) == 0.5 * 1.3 * 1.6,
+        "With the picture the client believes half more than is true, and compacts far too early. Take the picture away, and it believes a quarter too little": lambda: (
+            [round(row["client"] / row["true"], 2) for _, row in estimates()["sizes"].loc[["all", "without the picture"]].iterrows()] == [1.55, 0.74]
+        ),
+        "Its error is that of the new part alone": lambda: (
+            (of := estimates())["billed"] + of["new"] - of["truth"] == pytest.approx(24_000 / 4 - 24_000 / 3)
+        ),
+        "The factor may be nearer by luck, and is far off as soon as the mixture changes": lambda: (
+            (of := estimates())
+            and abs((of["counted"] + of["new"]) * of["billed"] / of["counted"] - of["truth"]) < of["truth"] - of["billed"] - of["new"]
+            and (of["counted"] + of["new"]) * of["whole"]["true"] / of["whole"]["client"] < of["truth"] / 2
+        ),
         "A quarter of the characters (`chars/4`) is 29 % too low here, 40 % for calls of tools, which are names and JSON, and 19 % for what the user wrote": lambda: [
             round(calibrated().error("chars/4", kind), 2) for kind in ("all content", "tool calls", "user input")
         ] == [-0.29, -0.40, -0.19],
@@ -816,6 +885,34 @@ CLAIMS = {
         ),
     },
     "a1": {
+        "If one call in 20 is the last, 20 are expected, however long the session has been": lambda: (
+            sum(0.95**call for call in range(2_000)) == pytest.approx(20)
+        ),
+        "The agent's own model reads them from the cache: 6 cents in all. A model at 1 and 5 dollars a million: 11 cents.": lambda: (
+            (reply := 2_000 * PRICE.output) and [round(100 * x) for x in (100_000 * PRICE.cache_read + reply, 0.1 + 0.01)] == [6, 11]
+        ),
+        "After a pause, when the own model has to take them as plain input, too, it is 33 against 11 cents": lambda: (
+            round(100 * (100_000 * PRICE.input + 2_000 * PRICE.output)) == 33
+        ),
+        "From a mark on, Anthropic looks back over 20 blocks of content": lambda: find_rule("look_back", "claude-sonnet-4-5").value == 20,
+        "costs `r / (w - r)` of the miss that it spares, 1 / 11.5: from twelve in one pause on (48 minutes) let it die": lambda: (
+            (PRICE.cache_write - PRICE.cache_read) / PRICE.cache_read == pytest.approx(11.5) and 4 * 12 == 48
+        ),
+        "The hour's premium is worth `(h - w) / r`, 7.5 such calls": lambda: (
+            (PRICE.cache_write_1h - PRICE.cache_write) / PRICE.cache_read == pytest.approx(7.5)
+        ),
+        "`k` calls pay where `q > k / 11.5`; the hour, for one pause, where `q > (h - w) / (w - r)`, 65 %": lambda: (
+            round((PRICE.cache_write_1h - PRICE.cache_write) / (PRICE.cache_write - PRICE.cache_read), 2) == 0.65
+        ),
+        "By the formula, `x > 11.5 S / (calls until the next clearing)`": lambda: (
+            (PRICE.cache_write - PRICE.cache_read) / PRICE.cache_read == pytest.approx(11.5)
+        ),
+        "At 50,000 tokens and a result of 3,000 that is 2.6 cents": lambda: round(100 * (50_000 * PRICE.cache_read + 3_000 * PRICE.cache_write), 1) == 2.6,
+        "(Without a cache the same look costs 16 cents": lambda: round(100 * 53_000 * PRICE.input) == 16,
+        "With a window of 128,000, a reserve of 8,000 and results of up to 20,000 tokens the trigger is 100,000 at most; at 110,000 a result may have 10,000": lambda: (
+            [128_000 - 8_000 - n for n in (20_000, 110_000)] == [100_000, 10_000]
+        ),
+        "(`clear_at_least` of `anthropic_clear_tools`)": lambda: {"clear_at_least", "exclude_tools"} <= set(ck.presets.anthropic_clear_tools().parameters),
         "of their 80 % interval": lambda: interval_calibration.COVERAGE == 0.8,
         "The record lies in the 80 % interval where `low` <= 0 <= `high`": lambda: (
             (of := prediction.predict_input_cost(load_sample())).low is of.high is None
@@ -859,6 +956,17 @@ CLAIMS = {
         ),
     },
     "a2": {
+        "1,000 tokens more are 1.5 cents to write, and 3 cents to read in a hundred later calls": lambda: (
+            [100 * 1_000 * PRICE.output, 100 * 100 * 1_000 * PRICE.cache_read] == pytest.approx([1.5, 3])
+        ),
+        "That is less than two second looks of 2.6 cents each": lambda: 1.5 + 3 < 2 * 2.6,
+        "A setting that saves 20 cents a session and makes one result in 50 wrong is dear as soon as a wrong result costs more than 10 dollars": lambda: (
+            pytest.approx(0.2) == 10 / 50
+        ),
+        "are read for `r m n (k + 1) / 2` dollars (eight of 1,500 in 160 calls: 32 cents)": lambda: (
+            sum(1_500 * k * 20 for k in range(1, 9)) * PRICE.cache_read == pytest.approx(1_500 * 160 * 9 / 2 * PRICE.cache_read) == pytest.approx(0.324)
+        ),
+        "Two judges that each say *held* of 90 % agree in 82 % by chance": lambda: pytest.approx(0.82) == 0.9 * 0.9 + 0.1 * 0.1,
         "what was out of sight before a reply used it counts, whether a file has it or not": lambda: (
             (of := score_replay(replay_sample(make_rules_with_trigger("offload:threshold=500", 30_000))))["needed_later_loss"] > 0
             and of["needed_later_unrecoverable"] == 0
@@ -891,6 +999,21 @@ CLAIMS = {
         ),
     },
     "a3": {
+        "finds a difference among equals far more often than in one of ten cases": lambda: count_early_stops() > 0.3,
+        "Times 1.28 it is half of an 80 % interval, times 1.64 of 90 %, times 1.96 of 95 %": lambda: (
+            [round(NormalDist().inv_cdf((1 + level) / 2), 2) for level in (0.8, 0.9, 0.95)] == [1.28, 1.64, 1.96]
+        ),
+        "Of none in `n`, the share may still be up to `3 / n` (95 %)": lambda: 0.95 < 1 - (1 - 3 / 100) ** 100 < 0.96,
+        "2.57 with six, 2.26 with ten": lambda: (
+            [find_student_quantile(n) for n in (6, 10)] == pytest.approx([2.57, 2.26], abs=0.01)
+        ),
+        "Half of a session of 0.10 dollars and 2 % of one of 10 dollars are 26 % on the mean, and 2.5 % of the money": lambda: (
+            mean([0.5, 0.02]) == pytest.approx(0.26) and round((0.05 + 0.2) / 10.1, 3) == 0.025
+        ),
+        "And whoever looks at twenty figures with 90 % intervals finds two outside by chance": lambda: pytest.approx(2) == 20 * (1 - 0.9),
+        "scatter by 4 points among 20 settings, the best of equals leads by 7": lambda: round(4 * expect_luck(20)) == 7,
+        "12 ± 2 before 13 ± 9": lambda: 12 - 2 > 13 - 9,
+        "the base rate `b` alone gets `b (1 - b)`": lambda: pytest.approx(0.25 * 0.75) == 0.25 * 0.75**2 + 0.75 * 0.25**2,
         "The least of 2 lies on average `0.56 d` below the truth, of 10 `1.54 d`, of 200 `2.75 d`": lambda: (
             [round(expect_luck(n), 2) for n in (2, 10, 200)] == [0.56, 1.54, 2.75]
         ),
