@@ -19,7 +19,7 @@ from .metrics.frames import frame as frame
 from .metrics.estimator_error import calibrate as calibrate
 from .metrics.cost.spend_by_turn_tool_file import spend as spend
 from .metrics.cache_misses import misses as misses
-from .metrics.shared_threshold import when as when
+from .metrics.compaction_threshold_for_many_sessions import when as when
 from .widgets import (
     break_even as break_even,
     budget as budget,

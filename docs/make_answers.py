@@ -25,10 +25,10 @@ import ctxkit as ck
 from ctxkit.experiments.studies import (
     forecast_and_threshold_holdout,
     mask_token_errors_and_visibility_exams,
-    user_rule_survival,
+    user_rule_survival_and_human_labels,
 )
-from ctxkit.experiments.studies import idle_cost_and_choice_accuracy as idle_pauses
-from ctxkit.experiments.studies.user_rule_survival import (
+from ctxkit.experiments.studies import idle_cost_and_pause_choice_accuracy as idle_pauses
+from ctxkit.experiments.studies.user_rule_survival_and_human_labels import (
     HELD_OUT_WORDINGS,
     RULES_PER_CONVERSATION,
     compare_survival_with_keep_rules,
@@ -100,10 +100,10 @@ def measure_rule_survival() -> str:
 def measure_constraint_survival() -> str:
     """Measure the survival of COMPINT's constraints, and compare marks with human labels."""
     frame = compare_survival_with_keep_rules(
-        user_rule_survival.make_constraint_conversations(CONSTRAINT_CONVERSATIONS)
+        user_rule_survival_and_human_labels.make_constraint_conversations(CONSTRAINT_CONVERSATIONS)
     )
-    marks = user_rule_survival.compare_marks_with_human_labels(
-        user_rule_survival.read_judged_summaries()
+    marks = user_rule_survival_and_human_labels.compare_marks_with_human_labels(
+        user_rule_survival_and_human_labels.read_judged_summaries()
     )
     cheap_presets_n = (frame["more_tokens"] <= 0.02).sum()
     empty, extract = frame["kept_empty"], frame["kept_extract"]

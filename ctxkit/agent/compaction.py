@@ -33,7 +33,7 @@ from ctxkit.errors import BadArguments, ModelError
 from ctxkit.policies.compaction_without_summary import KeepTurns
 from ctxkit.policies.guards import Smaller, collect_refusals
 from ctxkit.policies.offline_summarisers import ExtractiveSummariser, may_call_model
-from ctxkit.policies.policy_base_and_chains import CompositePolicy, as_policy
+from ctxkit.policies.policy_base_and_chains import PolicyWithParts, as_policy
 from ctxkit.policies.result_excerpts_and_offload import with_advice
 from ctxkit.policies.summary_compaction import Summary, iter_summary_writers
 from ctxkit.policies.tool_evidence_summaries import make_failure_marker
@@ -601,7 +601,7 @@ def _exceeded_limit(spent: SpentInTurn, limits: Limits, model: Model, tokens: in
 
 def _without_default_summariser(policy: BasePolicy) -> BasePolicy:
     """Return a policy with its extractive summarisers removed, so that another can be set."""
-    if isinstance(policy, CompositePolicy):
+    if isinstance(policy, PolicyWithParts):
         return but(policy, parts=tuple(map(_without_default_summariser, policy.parts)))
     if isinstance(policy, Summary) and isinstance(policy.summariser, ExtractiveSummariser):
         return but(policy, summariser=None)

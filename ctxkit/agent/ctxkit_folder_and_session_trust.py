@@ -298,7 +298,7 @@ _KEY_BYTES = 32
 # A keyed hash (HMAC-SHA256) proves that this user wrote something. The key, 32 random bytes, is
 # created once in the user's own state folder and never leaves it.
 #   trust mark   over the session file's real path and owner: a copied or foreign file has none
-#   seal         over a session's settings (`agent.signed_session_settings`): others are ignored
+#   seal         over a session's settings (`session_settings_seal_and_changes`): others are ignored
 # Comparisons take constant time. See docs/decisions/007.
 
 

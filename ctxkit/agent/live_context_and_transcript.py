@@ -22,7 +22,7 @@ from ctxkit.engine.sent_prompts import PruningRecorder, SentPrompts
 from ctxkit.errors import BadArguments, StoreError
 from ctxkit.policies.compaction_and_pruning_rules import RecordedCompactionsPolicy
 from ctxkit.policies.compaction_without_summary import get_last_resort_stages
-from ctxkit.policies.policy_base_and_chains import CompositePolicy, apply_policy
+from ctxkit.policies.policy_base_and_chains import PolicyWithParts, apply_policy
 from ctxkit.policies.protocols import name_of
 from ctxkit.policies.result_excerpts_and_offload import ResultOffload, find_artifact_in_stub
 from ctxkit.policies.schedules.messages_without_any_pruning import UnprunedMessages
@@ -377,7 +377,7 @@ def _find_offloaded(run: RulesRun, artifact_ids: set[str]) -> dict[str, Message]
     results: dict[str, Message] = {}
 
     def apply_part(part: BasePolicy, view: History) -> History:
-        if isinstance(part, CompositePolicy):  # each part works on the view that the last one left
+        if isinstance(part, PolicyWithParts):  # each part works on the view that the last one left
             for each in part.parts:
                 view = apply_part(each, view)
             return view

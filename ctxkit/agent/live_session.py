@@ -25,7 +25,7 @@ from ctxkit.agent.event_snapshot_and_report_files import (
 )
 from ctxkit.agent.memory.session_memory import MemoryLifecycle
 from ctxkit.agent.session_log import SessionLog, get_checkpoint
-from ctxkit.agent.signed_session_settings import (
+from ctxkit.agent.session_settings_seal_and_changes import (
     describe_settings_changes,
     describe_tool_changes,
     make_unsealed_session_settings,
@@ -91,7 +91,7 @@ _APPEND_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_APPEND
 # * Every event goes, in this order, to the event log, the work files, the turn log, memory, and
 #   then to the listeners. A listener that raises is removed, and its failure is logged.
 # * The settings (model, rules, tools, limits) are stored under the user's seal whenever they
-#   change, so a resumed session can say what is different (`agent.signed_session_settings`).
+#   change, so a resumed session can say what is different (`session_settings_seal_and_changes`).
 
 
 class LiveSession:

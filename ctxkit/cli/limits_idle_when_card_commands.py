@@ -55,7 +55,7 @@ def when_(
     For several SESSIONS or a folder: one setting, also tried on the later half of them. Without
     SESSIONS: for the newest one.
     """
-    from ctxkit.metrics.shared_threshold import when
+    from ctxkit.metrics.compaction_threshold_for_many_sessions import when
 
     timing = when(
         arguments_and_output.resolve_sessions(sessions),

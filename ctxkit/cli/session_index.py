@@ -17,7 +17,7 @@ from ctxkit._internal.disk_cache_by_file import FileCache, FileStamp
 from ctxkit._internal.formatting_and_sanitizing import sanitize_line
 from ctxkit._internal.gc_pause import pause_gc
 from ctxkit.errors import CtxkitError
-from ctxkit.metrics.shown_figures_by_view import register_view_values
+from ctxkit.metrics.figures_registered_by_view import register_view_values
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

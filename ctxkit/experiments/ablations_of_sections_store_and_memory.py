@@ -22,7 +22,7 @@ from ctxkit.metrics.frames.typed_frame_builder import build_frame
 from ctxkit.metrics.means_and_prediction_intervals import sum_if_complete
 from ctxkit.metrics.prompt_composition import separate_schemas, split_message_tokens
 from ctxkit.metrics.prompt_composition import split_sections as cut
-from ctxkit.metrics.prompt_sizes_and_contents import SentPromptSizes
+from ctxkit.metrics.prompt_sizes_and_contents import PromptAndSharedPrefixSizes
 from ctxkit.policies.compaction_and_pruning_rules import RecordedCompactionsPolicy, recorded_rules
 from ctxkit.policies.lesson_extraction_and_recall import LessonRecall, find_removed_lessons
 from ctxkit.policies.policy_base_and_chains import flatten_chain
@@ -322,7 +322,7 @@ class PromptVariantBiller:
         shared_tokens = compute_shared_tokens(run).tolist()
         for call, limit in (shared or {}).items():
             shared_tokens[call] = min(shared_tokens[call], limit)
-        sent = SentPromptSizes(run.prompts.tolist(), shared_tokens)
+        sent = PromptAndSharedPrefixSizes(run.prompts.tolist(), shared_tokens)
         cost_model = (base or self.base).sheet
         return bill_replay(
             cost_model,

@@ -40,6 +40,7 @@ from ctxkit.metrics.compaction_savings_and_payback import (
 from ctxkit.metrics.compaction_sizes_and_detection import measure_compactions
 from ctxkit.metrics.cost.replay_cost_model import ReplayCostModel, bill_replay, closure_error
 from ctxkit.metrics.cost.session_bill import bill_session
+from ctxkit.metrics.figures_registered_by_view import register_view_values
 from ctxkit.metrics.item_index_and_rule_matching import ItemIndex
 from ctxkit.metrics.losable_items import MessageItemCache
 from ctxkit.metrics.loss_analysis import LossAnalysis
@@ -63,7 +64,6 @@ from ctxkit.metrics.run_elongation_from_studies import (
     get_study_model_family,
     widen_interval_to_closed_loop_runs,
 )
-from ctxkit.metrics.shown_figures_by_view import register_view_values
 from ctxkit.metrics.user_rule_loss_and_breaches import (
     BreachAndStaleValueIndex,
     CompactionConsequenceAnalysis,
@@ -86,7 +86,7 @@ if TYPE_CHECKING:
     from ctxkit.metrics.cost.call_and_summary_charges import SessionBill
     from ctxkit.metrics.cost.replay_cost_model import ReplayBill
     from ctxkit.metrics.message_visibility import Visibility
-    from ctxkit.metrics.prompt_sizes_and_contents import SentPromptSizes
+    from ctxkit.metrics.prompt_sizes_and_contents import PromptAndSharedPrefixSizes
     from ctxkit.metrics.run_elongation_from_studies import PolicyKind
     from ctxkit.session.session import Session
 
@@ -307,7 +307,7 @@ def _run_outcome(
 # `cost_usd`.
 def _score_prompts(
     base: SessionAnalysisCache,
-    prompts: SentPromptSizes,
+    prompts: PromptAndSharedPrefixSizes,
     compactions: Sequence[CombinedCompactionBeforeCall],
     outcome: dict[str, Any],
     *,
@@ -348,7 +348,7 @@ def _score_prompts(
 
 def _bill_prompts(
     base: SessionAnalysisCache,
-    prompts: SentPromptSizes,
+    prompts: PromptAndSharedPrefixSizes,
     compactions: Sequence[CombinedCompactionBeforeCall],
     *,
     reuse: bool = False,
@@ -411,7 +411,7 @@ def _score_record(base: SessionAnalysisCache, *, reuse: bool = False) -> dict[st
 def _recorded_compaction_columns(
     session: Session,
     compactions: Sequence[CombinedCompactionBeforeCall],
-    prompts: SentPromptSizes,
+    prompts: PromptAndSharedPrefixSizes,
     cost_model: ReplayCostModel,
     costs: Sequence[float | None],
 ) -> dict[str, Any]:
@@ -709,8 +709,8 @@ def map_score_row_to_view_figures(row: dict[str, Any]) -> dict[str, Any]:
         row: a score by column.
 
     Returns:
-        Values by the names of `metrics.shown_figures_by_view`, by which views of one session are
-        compared.
+        Values by the names of `metrics.figures_registered_by_view`, by which views of one session
+        are compared.
     """
     return {figure: row.get(name) for name, figure in _FIGURES.items()}
 
@@ -723,7 +723,7 @@ def map_session_score_to_view_figures(row: dict[str, Any], session: Session) -> 
         session: whose score it is.
 
     Returns:
-        Values by the names of `metrics.shown_figures_by_view`.
+        Values by the names of `metrics.figures_registered_by_view`.
     """
     figures = map_score_row_to_view_figures(row)
     if row["source"] == "estimated" and session.origin is None:

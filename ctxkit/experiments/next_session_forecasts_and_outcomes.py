@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     import os
     from collections.abc import Iterable, Sequence
 
+    from ctxkit.metrics.compaction_threshold_for_many_sessions import SharedThreshold
     from ctxkit.metrics.optimal_trigger_floor_and_wait import TriggerFloorWaitAdvice
-    from ctxkit.metrics.shared_threshold import SharedThreshold
     from ctxkit.policies.compaction_and_pruning_rules import Rules
     from ctxkit.session.session import Session
 

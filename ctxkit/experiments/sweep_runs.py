@@ -21,9 +21,9 @@ from ctxkit.experiments.setting_grids_and_labels import (
 from ctxkit.experiments.sweep_workers import (
     ROW_VERSION,
     NamedRules,
+    RemainingTimeForPoolStart,
     SessionRunner,
     SweepScoreOptions,
-    WorkerPoolDecision,
     make_process_pool,
     make_session_key,
     run_in_executor,
@@ -328,7 +328,7 @@ def _iter_rows(
     if executor is not None:
         yield from run_in_executor(tasks, executor, options)
         return
-    estimate = WorkerPoolDecision(
+    estimate = RemainingTimeForPoolStart(
         sum(_count_calls(task.session) * len(task.settings) for task in tasks)
     )
     tried_pool = False

@@ -31,7 +31,7 @@ from ctxkit.experiments.setting_grids_and_labels import (
     RejectedSetting,
     convert_setting_to_plain_value,
 )
-from ctxkit.metrics.shown_figures_by_view import register_view_values
+from ctxkit.metrics.figures_registered_by_view import register_view_values
 from ctxkit.policies.compaction_and_pruning_rules import unwrap_function
 
 if TYPE_CHECKING:
@@ -494,7 +494,7 @@ MIN_REMAINING_SECONDS = 4.0
 """Remaining seconds above which workers are started; a worker needs one or two to start."""
 
 
-class WorkerPoolDecision:
+class RemainingTimeForPoolStart:
     """Estimate of the remaining CPU time, from the runs finished so far.
 
     The first run is excluded, because it reads the log for all others. CPU time leaves out other

@@ -23,7 +23,7 @@ from ctxkit.agent.ctxkit_folder_and_session_trust import Workspace
 from ctxkit.agent.document_store import ContextStore
 from ctxkit.agent.event_loop_threads import BackgroundTask, run_coroutine
 from ctxkit.agent.models.model import accepts_images, images_unsupported_message
-from ctxkit.agent.signed_session_settings import refuse_scripted_model_after_real
+from ctxkit.agent.session_settings_seal_and_changes import refuse_scripted_model_after_real
 from ctxkit.agent.system_prompt import (
     PROJECT_FILES,
     PromptSectionSources,

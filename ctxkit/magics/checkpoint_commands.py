@@ -50,7 +50,7 @@ class CheckpointBranchArguments(SessionArguments):
 
 def show_cumulative_input_chart(kit: KitState, arguments: SessionArguments) -> Chart:
     """Return the chart of cumulative input."""
-    from ctxkit.plots.cumulative_input_charts import budget as chart
+    from ctxkit.plots.cumulative_agent_input_and_threshold_charts import budget as chart
 
     return chart(kit.session(arguments.session))
 

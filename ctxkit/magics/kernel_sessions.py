@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from ctxkit.agent.signed_session_settings import read_session_settings
+from ctxkit.agent.session_settings_seal_and_changes import read_session_settings
 from ctxkit.agent.system_prompt import parse_section_names
 from ctxkit.errors import BadArguments, did_you_mean
 from ctxkit.magics.cell_magic_arguments import SESSION_SETTINGS

@@ -10,7 +10,7 @@ from .losable_items import LosableItem as LosableItem, extract_items as extract_
 from .loss_tables import drift as drift, losses as losses
 from .prompt_composition import count_groups_by_call as count_groups_by_call
 from .planted_facts_and_compaction_audits import audits as audits
-from .fact_retention import meaning as meaning
+from .fact_retention_by_meaning_and_values import meaning as meaning
 from .compaction_outcomes import thrash as thrash
 from .optimal_trigger_floor_and_wait import when_to_compact as when_to_compact
 from .user_rule_loss_and_breaches import user_rules as user_rules
@@ -19,7 +19,7 @@ from . import (
     compaction_formulas as compaction_formulas,
     cache_misses as cache_misses,
     run_elongation_from_studies as run_elongation_from_studies,
-    fact_retention as fact_retention,
+    fact_retention_by_meaning_and_values as fact_retention_by_meaning_and_values,
     loss_tables as loss_tables,
     planted_facts_and_compaction_audits as planted_facts_and_compaction_audits,
     compaction_outcomes as compaction_outcomes,

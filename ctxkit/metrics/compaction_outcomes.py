@@ -38,13 +38,13 @@ from ctxkit.metrics.compaction_savings_and_payback import (
     summarise_verdicts,
 )
 from ctxkit.metrics.compaction_sizes_and_detection import count_summary_tokens, measure_compactions
-from ctxkit.metrics.cost.call_and_summary_charges import price_call
+from ctxkit.metrics.cost.call_and_summary_charges import get_call_price_and_source
 from ctxkit.metrics.cost.replay_cost_model import ReplayCostModel, WrittenSummary
+from ctxkit.metrics.figures_registered_by_view import register_view_values
 from ctxkit.metrics.item_index_and_rule_matching import VisibleMessageRows
 from ctxkit.metrics.means_and_prediction_intervals import mean_or_none, median_or_none
 from ctxkit.metrics.message_visibility import get_visibility
-from ctxkit.metrics.prompt_sizes_and_contents import SentPromptSizes, has_prompt_sizes
-from ctxkit.metrics.shown_figures_by_view import register_view_values
+from ctxkit.metrics.prompt_sizes_and_contents import PromptAndSharedPrefixSizes, has_prompt_sizes
 from ctxkit.policies.protocols import MODEL_FREE_METHODS
 from ctxkit.session.compactions_and_prunings import group_edits
 from ctxkit.session.messages import SEALED_SUMMARY, Message
@@ -226,7 +226,7 @@ def get_compaction_outcomes(
 
 def get_compactions_and_prompts(
     session: Session, anchored: MessageSizes
-) -> tuple[list[CombinedCompactionBeforeCall], SentPromptSizes]:
+) -> tuple[list[CombinedCompactionBeforeCall], PromptAndSharedPrefixSizes]:
     """Return the compactions of a session or a replay, and its prompts.
 
     Args:
@@ -242,8 +242,8 @@ def get_compactions_and_prompts(
     recorded = (c.message.prompt_tokens for c in session.calls)
     prompts = [n or modelled for n, modelled in zip(recorded, anchored.modelled, strict=True)]
     if not has_prompt_sizes(session):
-        return [], SentPromptSizes(prompts)
-    return _recorded_compactions(session, anchored, prompts), SentPromptSizes(prompts)
+        return [], PromptAndSharedPrefixSizes(prompts)
+    return _recorded_compactions(session, anchored, prompts), PromptAndSharedPrefixSizes(prompts)
 
 
 class _EditsBeforeCall(NamedTuple):
@@ -357,7 +357,7 @@ def _written_summary_of_edit(  # noqa: PLR0917  the fields of `WrittenSummary`
     usd = None
     if edit.usage is not None:
         model = edit.model or session.model
-        usd, _ = price_call(Message(role="assistant", usage=edit.usage), model)
+        usd, _ = get_call_price_and_source(Message(role="assistant", usage=edit.usage), model)
     return WrittenSummary(call, source, prompt, None if is_sealed else size, usd)
 
 

@@ -24,10 +24,7 @@ from ctxkit.metrics.compaction_formulas import (
 from ctxkit.metrics.cost.call_and_summary_charges import is_written_by_model
 from ctxkit.metrics.cost.replay_cost_model import WrittenSummary
 from ctxkit.metrics.means_and_prediction_intervals import mean_or_none, median_or_none
-from ctxkit.metrics.prompt_sizes_and_contents import (
-    RunPromptSizes,
-    SentPromptSizes,
-)
+from ctxkit.metrics.prompt_sizes_and_contents import PromptAndSharedPrefixSizes, RunPromptSizes
 from ctxkit.policies.triggers import IDLE_AHEAD_WORD
 from ctxkit.session.compactions_and_prunings import group_edits
 from ctxkit.session.messages import Message
@@ -104,7 +101,7 @@ class CompactionRefillAndPayback(msgspec.Struct, frozen=True):
 
 def judge_compactions(
     compactions: Sequence[CombinedCompactionBeforeCall],
-    prompts: SentPromptSizes,
+    prompts: PromptAndSharedPrefixSizes,
     cost_model: ReplayCostModel,
     summaries_usd: Sequence[float | None],
 ) -> list[CompactionRefillAndPayback]:
@@ -140,7 +137,10 @@ def judge_compactions(
 
 
 def _refilled_share(
-    compaction: CombinedCompactionBeforeCall, prompts: SentPromptSizes, calls: int, stop: int
+    compaction: CombinedCompactionBeforeCall,
+    prompts: PromptAndSharedPrefixSizes,
+    calls: int,
+    stop: int,
 ) -> float | None:
     if compaction.call + calls >= stop or compaction.before <= compaction.after:
         return None
@@ -193,7 +193,7 @@ def _read_write_price(prices: Price, cost_model: ReplayCostModel) -> tuple[float
 
 def make_compaction_columns(
     compactions: Sequence[CombinedCompactionBeforeCall],
-    prompts: SentPromptSizes,
+    prompts: PromptAndSharedPrefixSizes,
     cost_model: ReplayCostModel,
     summaries_usd: Sequence[float | None],
 ) -> dict[str, Any]:
@@ -281,7 +281,7 @@ def measure_longest_run(flags: Sequence[bool]) -> int:
 
 
 def get_rules_run_compactions(
-    run: RulesRun, prompts: SentPromptSizes | None = None
+    run: RulesRun, prompts: PromptAndSharedPrefixSizes | None = None
 ) -> list[CombinedCompactionBeforeCall]:
     """Return the compactions of a run.
 
@@ -368,7 +368,9 @@ def get_replay_compactions(session: Session) -> list[CombinedCompactionBeforeCal
     return compactions
 
 
-def _shared_with_previous(prompts: SentPromptSizes, call: int, stop: int) -> tuple[int, int | None]:
+def _shared_with_previous(
+    prompts: PromptAndSharedPrefixSizes, call: int, stop: int
+) -> tuple[int, int | None]:
     """Return the tokens that a call shares with the previous call, and the size of that prompt.
 
     They are 0 and None where no call precedes or follows the compaction.
@@ -387,7 +389,7 @@ def _written_summary(call: int, edit: Edit) -> WrittenSummary | None:
     return WrittenSummary(call, source_tokens, prompt, written_tokens, usd, warm)
 
 
-def get_replay_prompt_sizes(session: Session) -> SentPromptSizes:
+def get_replay_prompt_sizes(session: Session) -> PromptAndSharedPrefixSizes:
     """Return the prompts of a replay.
 
     Args:
@@ -396,7 +398,9 @@ def get_replay_prompt_sizes(session: Session) -> SentPromptSizes:
     Returns:
         Tokens of each call's prompt and of the prefix that it shares with earlier ones.
     """
-    return SentPromptSizes(*(of.tolist() for of in get_replay_prompt_and_shared_tokens(session)))
+    return PromptAndSharedPrefixSizes(
+        *(of.tolist() for of in get_replay_prompt_and_shared_tokens(session))
+    )
 
 
 def get_replay_prompt_and_shared_tokens(session: Session) -> tuple[NDArray[Any], NDArray[Any]]:

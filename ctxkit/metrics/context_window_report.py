@@ -20,6 +20,7 @@ from ctxkit._internal.formatting_and_sanitizing import (
 from ctxkit._internal.lazy_exports_and_late_bound_calls import make_dunder_dir
 from ctxkit._internal.tables import SCROLL_BOX_CSS
 from ctxkit.formats.sessions_from_arguments import accepts_session
+from ctxkit.metrics.figures_registered_by_view import register_view_values
 from ctxkit.metrics.frames.frame_column import FLOAT, INT, TEXT, FrameColumn
 from ctxkit.metrics.frames.typed_frame_builder import build_frame
 from ctxkit.metrics.prompt_composition import (
@@ -41,7 +42,6 @@ from ctxkit.metrics.prompt_sizes_and_contents import (
     SentMessage,
     get_prompt_contents,
 )
-from ctxkit.metrics.shown_figures_by_view import register_view_values
 from ctxkit.session.messages import Message, Provenance, Text, Thinking, ToolCall
 from ctxkit.session.titles import get_title
 from ctxkit.session.tool_call_paths_and_descriptions import describe_message, pair_with_calls

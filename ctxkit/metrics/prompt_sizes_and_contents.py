@@ -59,7 +59,7 @@ def has_prompt_sizes(session: Session) -> bool:
     return get_prompt_sizes(session)[1] is not None
 
 
-class SentPromptSizes:
+class PromptAndSharedPrefixSizes:
     """The prompt sizes of a run or a replay, and the prefix that each shares with earlier ones.
 
     Args:
@@ -92,7 +92,7 @@ class SentPromptSizes:
         return self._shared[call]
 
 
-class RunPromptSizes(SentPromptSizes):
+class RunPromptSizes(PromptAndSharedPrefixSizes):
     """The prompt sizes of a run, as offsets to those of its log; O(1) memory per compaction."""
 
     def __init__(self, run: RulesRun) -> None:

@@ -4,8 +4,8 @@ from .cache_and_prompt_strip_charts import idle as idle
 from .cache_and_prompt_strip_charts import strip as strip
 from .compaction_diff_chart import diff as diff
 from .composition_chart import composition as composition
-from .cumulative_input_charts import budget as budget
-from .cumulative_input_charts import views as views
+from .cumulative_agent_input_and_threshold_charts import budget as budget
+from .cumulative_agent_input_and_threshold_charts import views as views
 from .growth_chart import growth as growth
 from .prompt_size_estimates_chart import calibration as calibration
 from .savings_thrash_loss_charts import loss as loss

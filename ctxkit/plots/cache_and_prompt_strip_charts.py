@@ -25,7 +25,7 @@ from ctxkit.metrics.compaction_savings_and_payback import (
 from ctxkit.metrics.cost.pause_cost_by_choice import CHOICES, Pause
 from ctxkit.metrics.cost.pause_cost_by_choice import idle as price_pauses
 from ctxkit.metrics.cost.session_bill import charge_calls
-from ctxkit.metrics.shown_figures_by_view import register_view_values
+from ctxkit.metrics.figures_registered_by_view import register_view_values
 from ctxkit.plots.chart import Chart, Drawing, add_session_notes, escape_plotly_label
 from ctxkit.plots.xy_figure import AXIS_STYLE, Trace, XyDrawing
 from ctxkit.session.messages import Message

@@ -11,7 +11,7 @@ from ctxkit.engine.run_segments_and_prompts import build_prompt_without_last_com
 from ctxkit.errors import BadArguments
 from ctxkit.formats.sessions_from_arguments import accepts_session
 from ctxkit.metrics.context_window_report import preview_message
-from ctxkit.metrics.shown_figures_by_view import register_view_values
+from ctxkit.metrics.figures_registered_by_view import register_view_values
 from ctxkit.plots.chart import Chart, add_session_notes
 from ctxkit.plots.xy_figure import Trace, XyDrawing
 from ctxkit.session.compactions_and_prunings import get_message_fates, group_edits

@@ -15,9 +15,9 @@ from ctxkit._internal.formatting_and_sanitizing import (
     pluralize,
     sanitize_line,
 )
+from ctxkit.metrics.figures_registered_by_view import register_view_values
 from ctxkit.metrics.frames import per_compaction
 from ctxkit.metrics.prompt_sizes_and_contents import get_prompt_sizes
-from ctxkit.metrics.shown_figures_by_view import register_view_values
 from ctxkit.plots.chart import (
     Chart,
     HasReplays,

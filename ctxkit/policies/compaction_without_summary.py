@@ -12,7 +12,7 @@ from ctxkit.policies.guards import keep_if_smaller
 from ctxkit.policies.history.growing_columns_and_sums import ASSISTANT, USER
 from ctxkit.policies.history.history import find_end_of_leading_summaries
 from ctxkit.policies.message_shortening import ResultShortening
-from ctxkit.policies.policy_base_and_chains import CompositePolicy, apply_policy
+from ctxkit.policies.policy_base_and_chains import PolicyWithParts, apply_policy
 from ctxkit.policies.result_clearing_and_cache_ttl import Clear
 from ctxkit.policies.texts import message_content_and_truncation
 from ctxkit.policies.validated_settings_and_scheduled_prunings import (
@@ -243,7 +243,7 @@ class AdaptiveTrim(ScheduledPruning):
 
 def get_last_resort_stages(pruning: BasePolicy | None) -> tuple[TrimStage | WithoutTools, ...]:
     """Return the stages of the first `AdaptiveTrim` of a pruning, else the default stages."""
-    for part in pruning.parts if isinstance(pruning, CompositePolicy) else (pruning,):
+    for part in pruning.parts if isinstance(pruning, PolicyWithParts) else (pruning,):
         if isinstance(part, AdaptiveTrim):
             return part.steps
     return AdaptiveTrim().steps

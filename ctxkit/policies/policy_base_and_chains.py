@@ -189,7 +189,7 @@ def coerce_to_history(new: object, history: History, policy: Policy) -> History:
 
 
 @dataclass(frozen=True)
-class CompositePolicy(BasePolicy):
+class PolicyWithParts(BasePolicy):
     """Base of policies that are composed of others."""
 
     parts: tuple[BasePolicy, ...]
@@ -214,7 +214,7 @@ class CompositePolicy(BasePolicy):
         return replace(self, parts=tuple(p.focused(focus) for p in self.parts))
 
 
-class Chain(CompositePolicy):
+class Chain(PolicyWithParts):
     """Policies in a row: each works on the result of the one before; written ``a | b``.
 
     Args:
@@ -255,7 +255,7 @@ def flatten_chain(part: BasePolicy) -> tuple[BasePolicy, ...]:
 
 
 @dataclass(frozen=True, init=False)
-class Fallback(CompositePolicy):
+class Fallback(PolicyWithParts):
     """Policies in order of preference: the first one that has an effect is used.
 
     The next one is tried where a policy changes nothing, raises a ModelError or, with `fits`,

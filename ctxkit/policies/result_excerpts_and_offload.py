@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
-from ctxkit.policies.policy_base_and_chains import CompositePolicy
+from ctxkit.policies.policy_base_and_chains import PolicyWithParts
 from ctxkit.policies.schedules.pruned_message_states import UNDO_CHANGE
 from ctxkit.policies.schedules.pruning_changes_at_new_calls import PositionsByAge, TextsByPosition
 from ctxkit.policies.texts import message_content_and_truncation
@@ -294,7 +294,7 @@ def is_offloaded(pruning: BasePolicy | None, tool: str, chars: int) -> bool:
         tool: name of the tool.
         chars: characters of the result.
     """
-    if isinstance(pruning, CompositePolicy):
+    if isinstance(pruning, PolicyWithParts):
         return any(is_offloaded(part, tool, chars) for part in pruning.parts)
     return (
         isinstance(pruning, ResultOffload)
@@ -310,7 +310,7 @@ def with_advice(pruning: BasePolicy, advice: str) -> BasePolicy:
         pruning: a pruning; only its parts that offload results change.
         advice: the sentence for the stubs.
     """
-    if isinstance(pruning, CompositePolicy):
+    if isinstance(pruning, PolicyWithParts):
         parts = tuple(with_advice(part, advice) for part in pruning.parts)
         same = all(a is b for a, b in zip(parts, pruning.parts, strict=True))
         return pruning if same else dataclass_replace(pruning, parts=parts)

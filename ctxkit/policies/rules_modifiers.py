@@ -12,7 +12,7 @@ from ctxkit._internal.lazy_exports_and_late_bound_calls import make_dunder_dir
 from ctxkit.errors import BadArguments
 from ctxkit.policies.history.history import is_new_request
 from ctxkit.policies.offline_summarisers import SummariserInput, get_summary_text
-from ctxkit.policies.policy_base_and_chains import BasePolicy, CompositePolicy
+from ctxkit.policies.policy_base_and_chains import BasePolicy, PolicyWithParts
 from ctxkit.policies.protocols import name_of
 from ctxkit.policies.summary_compaction import Summary
 from ctxkit.policies.triggers import BaseTrigger, Share
@@ -217,7 +217,7 @@ def _replace_summaries(
         if isinstance(part, (Summary, HierarchicalSummary)):
             has_summary = True
             return make_policy(part)
-        if isinstance(part, CompositePolicy):
+        if isinstance(part, PolicyWithParts):
             return replace(part, parts=tuple(map(replace_in, part.parts)))
         return part
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     """Returns the billed prompt tokens of the calls start..stop."""
 
 
-def estimate_history_tokens(history: History) -> int:
+def estimate_tokens_rounded_as_system(history: History) -> int:
     """Return the estimate of a history's messages, rounded as the system rounds: each, or once."""
     estimator = history.log.estimator
     if getattr(estimator, "scope", "") != "total" or getattr(estimator, "rounding", "") != "ceil":
@@ -78,7 +78,7 @@ class UnprunedForecast:
         """
         if start >= len(self.log.upto):  # a compaction by hand, before the call is opened
             coming = self.history.at(start)
-            size = estimate_history_tokens(coming) if estimated else coming.tokens
+            size = estimate_tokens_rounded_as_system(coming) if estimated else coming.tokens
             return start if size > limit else stop
         if estimated:
             return self._above_estimate(limit, start, stop)
@@ -97,7 +97,7 @@ class UnprunedForecast:
         call = estimates.above(limit - off, start, stop)
         while call < stop:
             history = self.history.at(call)
-            missing = floor(limit) + 1 - estimate_history_tokens(history)
+            missing = floor(limit) + 1 - estimate_tokens_rounded_as_system(history)
             if missing <= 0:
                 return call
             call = estimates.above(history.estimated + missing - 1 - off, call + 1, stop)

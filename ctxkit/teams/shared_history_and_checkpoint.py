@@ -12,7 +12,7 @@ import msgspec
 from ctxkit._internal.redaction import redact
 from ctxkit.agent.change_log_intent_log_evidence_graph import MAX_ARGUMENT_CHARS, encode_record
 from ctxkit.agent.event_snapshot_and_report_files import EventLog
-from ctxkit.agent.signed_session_settings import (
+from ctxkit.agent.session_settings_seal_and_changes import (
     make_unsealed_session_settings,
     with_session_settings,
 )

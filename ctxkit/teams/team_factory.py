@@ -13,7 +13,7 @@ import msgspec
 
 from ctxkit._internal.formatting_and_sanitizing import sanitize_text
 from ctxkit.agent.ctxkit_folder_and_session_trust import Workspace, check_session_name
-from ctxkit.agent.signed_session_settings import read_session_settings
+from ctxkit.agent.session_settings_seal_and_changes import read_session_settings
 from ctxkit.agent.tools import confined_root
 from ctxkit.agent.tools.confined_root import RootFolder
 from ctxkit.agent.turn_limits_and_token_budgets import Limits

@@ -11,7 +11,7 @@ import traitlets as t
 from ctxkit._internal.formatting_and_sanitizing import sanitize_line
 from ctxkit.errors import BadArguments
 from ctxkit.metrics.frames import frame
-from ctxkit.plots.cumulative_input_charts import (
+from ctxkit.plots.cumulative_agent_input_and_threshold_charts import (
     CumulativeInputAndThresholds,
     draw_cumulative_input_chart,
     get_cumulative_input_data,
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from ctxkit.plots.chart import Chart
-    from ctxkit.plots.cumulative_input_charts import CumulativeAgentTokens
+    from ctxkit.plots.cumulative_agent_input_and_threshold_charts import CumulativeAgentTokens
     from ctxkit.widgets.data_source import WidgetDataSource
 
 _NAME = 80

@@ -23,10 +23,10 @@ from ctxkit._internal.formatting_and_sanitizing import (
 from ctxkit.agent.tools import file_search_worker
 from ctxkit.agent.tools.file_search import kill_after, start_search_worker
 from ctxkit.errors import BadArguments
+from ctxkit.metrics.figures_registered_by_view import register_view_values
 from ctxkit.metrics.frames.per_session import rows
 from ctxkit.metrics.prompt_composition import count_groups_by_call
 from ctxkit.metrics.prompt_sizes_and_contents import get_prompt_contents, get_prompt_sizes
-from ctxkit.metrics.shown_figures_by_view import register_view_values
 from ctxkit.session.messages import Attachment, Edit, Message, SizeOnly, Text, Thinking, ToolCall
 from ctxkit.session.titles import get_title
 from ctxkit.session.tool_call_paths_and_descriptions import (

@@ -21,8 +21,8 @@ from ctxkit.errors import BadArguments
 from ctxkit.formats.reading import read_all
 from ctxkit.metrics.cache_misses import find_cache_misses
 from ctxkit.metrics.compaction_outcomes import thrash
+from ctxkit.metrics.figures_registered_by_view import register_view_values
 from ctxkit.metrics.frames.per_session import rows
-from ctxkit.metrics.shown_figures_by_view import register_view_values
 from ctxkit.session.titles import get_title
 
 if TYPE_CHECKING:

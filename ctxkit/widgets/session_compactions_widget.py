@@ -22,8 +22,8 @@ from ctxkit.errors import BadArguments
 from ctxkit.formats.snapshots.column_blocks_and_faults import SNAPSHOT_FIELDS
 from ctxkit.metrics import compaction_outcomes, loss_tables
 from ctxkit.metrics.cost.replay_cost_model import ReplayCostModel
+from ctxkit.metrics.figures_registered_by_view import register_view_values
 from ctxkit.metrics.frames import per_compaction
-from ctxkit.metrics.shown_figures_by_view import register_view_values
 from ctxkit.plots.compaction_diff_chart import get_diff_data
 from ctxkit.plots.savings_thrash_loss_charts import (
     CompactionSizes,
@@ -370,7 +370,7 @@ def _row_of_frame(i: int, row: dict[Any, Any]) -> CompactionRow:
 # therefore numbers are counted again for each session, from 0.
 def list_snapshot_compactions(log: pd.DataFrame) -> list[CompactionRow]:
     """Return the compactions of a log of snapshots, which has no sizes of a window."""
-    from ctxkit.formats.snapshots.turns_and_segments import compactions as resets
+    from ctxkit.formats.snapshots.turn_segment_compaction_frames import compactions as resets
 
     table = resets(log)
     table = table[table["kind"] == "compaction"]

@@ -32,9 +32,9 @@ from ctxkit.experiments.cost_and_loss_scores import (
     score_session,
 )
 from ctxkit.metrics.compaction_savings_and_payback import MIN_PROGRESS, get_rules_run_compactions
+from ctxkit.metrics.figures_registered_by_view import register_view_values
 from ctxkit.metrics.optimal_trigger_floor_and_wait import when_to_compact
 from ctxkit.metrics.prompt_sizes_and_contents import get_prompt_sizes as recorded_prompts
-from ctxkit.metrics.shown_figures_by_view import register_view_values
 from ctxkit.plots.chart import render_small_table
 from ctxkit.plots.xy_figure import LimitLine, Trace, VerticalMark, XyDrawing
 from ctxkit.policies.offline_summarisers import ExtractiveSummariser, FixedSizeSummariser

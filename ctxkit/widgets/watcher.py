@@ -18,8 +18,8 @@ from ctxkit._internal.formatting_and_sanitizing import (
     pluralize,
     sanitize_line,
 )
+from ctxkit.metrics.figures_registered_by_view import register_view_values
 from ctxkit.metrics.prompt_sizes_and_contents import get_prompt_contents, get_prompt_sizes
-from ctxkit.metrics.shown_figures_by_view import register_view_values
 from ctxkit.plots.chart import format_exact_token_count, render_small_table
 from ctxkit.session.compactions_and_prunings import count_compactions
 from ctxkit.session.messages import Edit, Message

@@ -16,7 +16,7 @@ from stand_in_models import COUNT, ECHO, Says, agent, live, run, said
 import ctxkit as ck
 from ctxkit.agent.event_snapshot_and_report_files import _billed_turns
 from ctxkit.errors import ModelError
-from ctxkit.plots.cumulative_input_charts import get_cumulative_input_data
+from ctxkit.plots.cumulative_agent_input_and_threshold_charts import get_cumulative_input_data
 from ctxkit.policies import Above, Count, Rules, Summary, TokensSpent
 from ctxkit.presets import preset
 from ctxkit.session import ToolCall, Usage

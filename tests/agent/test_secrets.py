@@ -10,7 +10,7 @@ from stand_in_models import COUNT, Says, run, said
 
 import ctxkit as ck
 from ctxkit.agent import ArtifactStore, Delta, Limits, LiveSession, ProviderModel, Workspace, tool
-from ctxkit.agent.signed_session_settings import make_unsealed_session_settings
+from ctxkit.agent.session_settings_seal_and_changes import make_unsealed_session_settings
 from ctxkit.errors import ModelError, StoreError
 from ctxkit.policies import Above, Rules, Summary
 from ctxkit.session import ToolCall

@@ -12,7 +12,7 @@ from widgets.team_snapshots_and_long_session import team
 
 import ctxkit as ck
 from browser.jupyterlab_driver import Seen, browser_page, settle
-from ctxkit.plots.cumulative_input_charts import CumulativeAgentTokens
+from ctxkit.plots.cumulative_agent_input_and_threshold_charts import CumulativeAgentTokens
 from ctxkit.plots.savings_thrash_loss_charts import (
     find_guard_closing,
     is_guard_off,

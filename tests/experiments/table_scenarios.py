@@ -325,7 +325,7 @@ def _study_pauses() -> list[Any]:
     """Return how well the ledger predicts made developers, with their habits and without."""
     from experiments.studies.test_idle_ledger_accuracy import find_made_pauses
 
-    from ctxkit.experiments.studies import idle_cost_and_choice_accuracy as study
+    from ctxkit.experiments.studies import idle_cost_and_pause_choice_accuracy as study
 
     pauses, habits = find_made_pauses(3), study.list_habitual_pause_lengths(3)
     found = [study.measure_idle_choice_accuracy(pauses, known) for known in (habits, None)]

@@ -16,7 +16,7 @@ from ctxkit.errors import BadArguments
 from ctxkit.experiments import SCORE_COLUMN_NAMES
 from ctxkit.experiments.cost_and_loss_scores import SessionAnalysisCache, score_run, score_session
 from ctxkit.experiments.rules_comparison_on_one_session import DETAIL_HEADS
-from ctxkit.metrics.prompt_sizes_and_contents import SentPromptSizes
+from ctxkit.metrics.prompt_sizes_and_contents import PromptAndSharedPrefixSizes
 from ctxkit.policies import Above, Rules, recorded_rules
 from ctxkit.session import Usage
 
@@ -62,7 +62,7 @@ def test_a_cut_rewrites_everything_behind_the_first_changed_token():
     rules = ck.presets.pi(context_window=50_000, keep_recent_tokens=4000, summariser="fixed")
     done, again = run_replay(s, rules), ck.replay(s, rules)
     cut, sheet = done.compactions[0], SessionAnalysisCache(s).sheet
-    sent = SentPromptSizes(done.prompts.tolist(), compute_shared_tokens(done).tolist())
+    sent = PromptAndSharedPrefixSizes(done.prompts.tolist(), compute_shared_tokens(done).tolist())
     assert sheet.count_read_tokens(cut.call, sent) == min(cut.new.stable, done.prompts[cut.call])
     assert sheet.count_read_tokens(cut.call, sent) < done.prompts[cut.call - 1]
     assert sheet.count_read_tokens(cut.call + 1, sent) == done.prompts[cut.call]

@@ -110,7 +110,7 @@ def test_only_what_takes_long_is_worth_a_start(monkeypatch):
     now = [0.0]
     monkeypatch.setattr(sweep_workers, "process_time", lambda: now[0])
     monkeypatch.setattr(sweep_workers, "monotonic", lambda: now[0])
-    pace = sweep_workers.WorkerPoolDecision(110)
+    pace = sweep_workers.RemainingTimeForPoolStart(110)
     now[0] = 5.0
     pace.record_run(10)
     assert not pace.is_slow  # reading the log tells nothing of the other runs
@@ -126,7 +126,7 @@ def test_it_does_not_look_at_each_short_run(monkeypatch):
     now, looks = [0.0], []
     monkeypatch.setattr(sweep_workers, "process_time", lambda: looks.append(now[0]) or now[0])
     monkeypatch.setattr(sweep_workers, "monotonic", lambda: now[0])
-    pace = sweep_workers.WorkerPoolDecision(100)
+    pace = sweep_workers.RemainingTimeForPoolStart(100)
     looks.clear()
     for n in range(100):
         now[0] = n * sweep_workers.CHECK_INTERVAL_SECONDS / 10
@@ -138,7 +138,7 @@ def test_it_is_too_early_to_say(monkeypatch):
     now = [0.0]
     monkeypatch.setattr(sweep_workers, "process_time", lambda: now[0])
     monkeypatch.setattr(sweep_workers, "monotonic", lambda: now[0])
-    pace = sweep_workers.WorkerPoolDecision(100)
+    pace = sweep_workers.RemainingTimeForPoolStart(100)
     pace.record_run(1)
     pace.record_run(1)
     now[0] = sweep_workers.FIRST_CHECK_SECONDS / 2

@@ -1,6 +1,6 @@
 """The figures that the magics display, read from their texts: those of the frames and the scores.
 
-A text shows rounded figures, so each is an interval; a registered view (`metrics.shown_figures_by_view`)
+A text shows rounded figures, so each is an interval; a registered view (`metrics.figures_registered_by_view`)
 shows the exact one under the same name.
 """
 

@@ -24,7 +24,7 @@ from ctxkit.metrics.compaction_savings_and_payback import (
     summarise_verdicts,
 )
 from ctxkit.metrics.cost.replay_cost_model import UNLIMITED_TOKENS
-from ctxkit.metrics.prompt_sizes_and_contents import SentPromptSizes
+from ctxkit.metrics.prompt_sizes_and_contents import PromptAndSharedPrefixSizes
 from ctxkit.session import Edit
 from ctxkit.tokens.prices import price
 
@@ -98,7 +98,7 @@ def judge(*intervals: int, cost: float = 0.15):
         CombinedCompactionBeforeCall(c, 100_000, 50_000, 9, 5, 7, unchanged_front_tokens=50_000)
         for c in calls
     ]
-    prompts = SentPromptSizes([50_000] * (calls[-1] + 1))
+    prompts = PromptAndSharedPrefixSizes([50_000] * (calls[-1] + 1))
     cost_model = SimpleNamespace(
         at=lambda _call: price("claude-sonnet-4-5"),
         read_limits=(UNLIMITED_TOKENS,) * len(prompts),

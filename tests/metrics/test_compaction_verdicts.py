@@ -18,7 +18,7 @@ from ctxkit.metrics.compaction_savings_and_payback import (
     make_compaction_columns,
 )
 from ctxkit.metrics.cost.replay_cost_model import ReplayCostModel
-from ctxkit.metrics.prompt_sizes_and_contents import SentPromptSizes
+from ctxkit.metrics.prompt_sizes_and_contents import PromptAndSharedPrefixSizes
 from ctxkit.policies import Rules, triggers
 from ctxkit.session import Usage
 
@@ -79,7 +79,7 @@ def test_what_it_saved_is_a_share_of_tokens_and_of_messages():
 def test_how_soon_it_was_full_again():
     prompts = [30_000] * 10 + [10_000 + 1_000 * i for i in range(30)]
     (one, two) = judge_compactions(
-        [CUT, changed(CUT, call=30)], SentPromptSizes(prompts), sheet(), [0.0, 0.0]
+        [CUT, changed(CUT, call=30)], PromptAndSharedPrefixSizes(prompts), sheet(), [0.0, 0.0]
     )
     assert (one.interval, one.refill_3, one.refill_10, one.rebound_calls) == (20, 0.15, 0.5, 13)
     assert (two.interval, two.not_paid_back, two.refill_10, two.rebound_calls) == (
@@ -104,7 +104,7 @@ def test_on_a_cold_call_nothing_is_written_that_would_not_be_written_anyway():
     assert pays(CUT, sheet(pauses=(10,))) == 0.0
     assert pays(CUT, sheet(pauses=(11,))) == pytest.approx(11.5 / 2)
     cuts = [CUT, changed(CUT, call=12)]
-    prompts = SentPromptSizes([20_000] * 40)
+    prompts = PromptAndSharedPrefixSizes([20_000] * 40)
     assert [
         make_compaction_columns(cuts, prompts, sheet(pauses=p), [0.0, 0.0])["not_paid_back_n"]
         for p in ((), (10,))

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from ctxkit.errors import BadArguments
 from ctxkit.metrics import meaning
-from ctxkit.metrics.fact_retention import (
+from ctxkit.metrics.fact_retention_by_meaning_and_values import (
     check_facts,
     extract_exact_values,
     find_missing_values,

@@ -6,7 +6,7 @@ import pytest
 from builders import assistant, session, user
 
 from ctxkit.metrics.prompt_sizes_and_contents import (
-    SentPromptSizes,
+    PromptAndSharedPrefixSizes,
     get_prompt_sizes,
     has_prompt_sizes,
 )
@@ -43,7 +43,7 @@ def test_without_usage_a_prompt_is_counted():
 
 
 def test_prompts_are_looked_up_and_searched_in_a_range():
-    sent = SentPromptSizes([100, 200, 150, 300], [0, 90, 150])
+    sent = PromptAndSharedPrefixSizes([100, 200, 150, 300], [0, 90, 150])
     assert (len(sent), sent.prompt(2), sent.shared(1), sent.shared(0)) == (4, 150, 90, 0)
     firsts = [sent.find_first_reaching(size, 0, 4) for size in (100, 101, 200, 201, 300, 301)]
     assert firsts == [0, 1, 1, 3, 3, None]

@@ -8,7 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ctxkit.metrics import LosableItem, extract_items, item_index_and_rule_matching, loss_tables
-from ctxkit.metrics.fact_retention import extract_exact_values, find_missing_values
+from ctxkit.metrics.fact_retention_by_meaning_and_values import (
+    extract_exact_values,
+    find_missing_values,
+)
 from ctxkit.metrics.item_index_and_rule_matching import RuleParaphraseMatcher
 
 RULE = "Never write to the table billing_runs directly, and support Python 3.9 only"

@@ -12,8 +12,8 @@ import ctxkit as ck
 from ctxkit.errors import BadArguments
 from ctxkit.experiments.studies.forecast_and_threshold_holdout import make_developers
 from ctxkit.metrics import optimal_trigger_floor_and_wait
+from ctxkit.metrics.compaction_threshold_for_many_sessions import SharedThreshold
 from ctxkit.metrics.context_growth_and_floor import GrowthProfile
-from ctxkit.metrics.shared_threshold import SharedThreshold
 from ctxkit.metrics.threshold_replays import (
     LaterSessionsTrial,
     SessionThresholdCosts,

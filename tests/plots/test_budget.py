@@ -9,7 +9,7 @@ import pytest
 from builders import assistant, session, summarised, usage
 
 import ctxkit as ck
-from ctxkit.plots.cumulative_input_charts import get_cumulative_input_data
+from ctxkit.plots.cumulative_agent_input_and_threshold_charts import get_cumulative_input_data
 from ctxkit.session import Message
 
 
@@ -132,7 +132,7 @@ def test_compactions_are_dashed_lines_with_fuserafts_label():
     """F114: Upright, dashed and grey, labelled `⚡ compact`; of many the label is left out."""
     from snapshot_logs import MARKER, ROW
 
-    from ctxkit.plots.cumulative_input_charts import _compaction_marks
+    from ctxkit.plots.cumulative_agent_input_and_threshold_charts import _compaction_marks
 
     lines = [ROW, MARKER, ROW.replace('"turn":3', '"turn":4')]
     layout = ck.plots.budget(snapshots_of(lines)).to_plotly()["layout"]

@@ -18,7 +18,7 @@ from plots.test_plots_of_long_sessions import GIVEN, SETTINGS, long_record
 import ctxkit as ck
 from ctxkit.plots.cache_and_prompt_strip_charts import BlockRow, BlockRowsDrawing, BlockSpan
 from ctxkit.plots.chart import Chart, escape_plotly_label
-from ctxkit.plots.cumulative_input_charts import (
+from ctxkit.plots.cumulative_agent_input_and_threshold_charts import (
     CumulativeAgentTokens,
     CumulativeInputAndThresholds,
     HandoffMark,

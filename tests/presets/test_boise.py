@@ -7,7 +7,7 @@ from histories import CHARS, ids, shown
 from ctxkit import presets
 from ctxkit.engine import run_replay
 from ctxkit.errors import BadArguments
-from ctxkit.presets.systems.boise import FloorSummary, get_window_thresholds
+from ctxkit.presets.systems.boise import SummaryDownToFloor, get_window_thresholds
 from ctxkit.tokens import ContextBudget
 
 ROOM = ContextBudget(200_000, 0, CHARS)
@@ -37,13 +37,17 @@ def turns(n, chars):
 
 def test_as_much_stays_as_fits_the_floor():
     """the oldest user message whose rest is at or below the floor"""
-    policy = FloorSummary(keep_turns=1, floor=1000, protected_turns=1, summariser=lambda p: "S")
+    policy = SummaryDownToFloor(
+        keep_turns=1, floor=1000, protected_turns=1, summariser=lambda p: "S"
+    )
     assert ids(policy(shown(turns(20, 400)), ROOM))[1] == "u15"
 
 
 def test_the_last_turns_always_stay():
     """three turns, however large"""
-    policy = FloorSummary(keep_turns=3, floor=1000, protected_turns=3, summariser=lambda p: "S")
+    policy = SummaryDownToFloor(
+        keep_turns=3, floor=1000, protected_turns=3, summariser=lambda p: "S"
+    )
     assert ids(policy(shown(turns(8, 4000)), ROOM))[1] == "u5"
     h = shown(turns(3, 4000))
     assert policy(h, ROOM) is h

@@ -11,7 +11,7 @@ from ctxkit import presets
 from ctxkit.errors import BadArguments, CtxkitError
 from ctxkit.formats.openai import encode_chat_message
 from ctxkit.policies import Above, Rules, Summary
-from ctxkit.presets.systems.pulse_coder import estimate_history_tokens
+from ctxkit.presets.systems.pulse_coder import estimate_tokens_rounded_as_system
 from ctxkit.session import Message, Text, ToolCall
 from ctxkit.tokens import PULSE_CODER
 
@@ -53,7 +53,7 @@ def test_pc4_forced_it_keeps_six_turns():
     _, h, new = compacted(turns(10, 400))
     assert len(new) == 13
     assert texts(new)[0] == "[COMPACTED_CONTEXT]\nSUM"
-    assert estimate_history_tokens(h) == 2033
+    assert estimate_tokens_rounded_as_system(h) == 2033
 
 
 @pytest.mark.parametrize("messages", [turns(5, 400), [user("x")], []])
@@ -66,7 +66,7 @@ def test_pc5_pc6_not_more_than_the_turns_kept_is_no_compaction(messages):
 def test_pc7_above_the_trigger_it_compacts():
     """10 turns of 10000: 50033 tokens, due; 13 messages"""
     rules, h, new = compacted(turns(10, 10_000))
-    assert estimate_history_tokens(h) == 50_033
+    assert estimate_tokens_rounded_as_system(h) == 50_033
     assert due(rules, h)
     assert len(new) == 13
 
@@ -74,10 +74,10 @@ def test_pc7_above_the_trigger_it_compacts():
 def test_pc8_a_result_above_the_target_loses_its_summary():
     """8 turns of 20000: 80026 tokens; the 12 messages of the last six turns, no summary"""
     _, h, new = compacted(turns(8, 20_000))
-    assert estimate_history_tokens(h) == 80_026
+    assert estimate_tokens_rounded_as_system(h) == 80_026
     assert len(new) == 12
     assert new.steps[-1].info[1] == "summary-too-large"
-    assert estimate_history_tokens(new) > 32_000
+    assert estimate_tokens_rounded_as_system(new) > 32_000
 
 
 def broken(passage):

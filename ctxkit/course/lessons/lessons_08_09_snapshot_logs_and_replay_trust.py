@@ -34,7 +34,7 @@ def _require_turn_frame(turns: Any) -> pd.DataFrame:
 def _guess_overshoot(answer: Any, log: Any = None) -> str:
     if "cutover_at" not in getattr(log, "columns", ()):
         raise BadArguments("Give the log, too: ck.check('08-guess', GUESS, log).")
-    from ctxkit.formats.snapshots.turns_and_segments import segments
+    from ctxkit.formats.snapshots.turn_segment_compaction_frames import segments
 
     parts = segments(log)
     over = parts[parts["reached"] == "cutover"]

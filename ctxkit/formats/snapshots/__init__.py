@@ -7,7 +7,7 @@ from ctxkit.formats.snapshots.column_blocks_and_faults import SnapshotFault, Sna
 from ctxkit.formats.snapshots.incremental_reading_and_following import Follower, follow
 from ctxkit.formats.snapshots.log_reader_with_cache import read_snapshots
 from ctxkit.formats.snapshots.token_log_writer import SnapshotWriter, write_snapshots
-from ctxkit.formats.snapshots.turns_and_segments import compactions, segments, turns
+from ctxkit.formats.snapshots.turn_segment_compaction_frames import compactions, segments, turns
 
 __all__ = [
     "Follower",

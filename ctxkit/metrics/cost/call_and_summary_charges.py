@@ -264,7 +264,9 @@ def find_read_price(charge: CallCharge, model_price: Price | None) -> float:
     return float(read * paid / listed) if listed else 0.0
 
 
-def price_call(message: Message, model: str | None) -> tuple[float | None, str | None]:
+def get_call_price_and_source(
+    message: Message, model: str | None
+) -> tuple[float | None, str | None]:
     """Return one call's cost and its source.
 
     Args:
@@ -280,7 +282,7 @@ def price_call(message: Message, model: str | None) -> tuple[float | None, str |
 
 
 def price_call_with(message: Message, prices: Price | None) -> tuple[float | None, str | None]:
-    """Return the same as `price_call`, by given prices.
+    """Return the same as `get_call_price_and_source`, by given prices.
 
     Args:
         message: the reply, with its usage.
@@ -344,7 +346,7 @@ def price_summary(
     billed_edits = [e for e in measured.group.edits if e.usage is not None]
     if billed_edits:
         priced = [
-            price_call(
+            get_call_price_and_source(
                 Message(role="assistant", usage=e.usage, time=e.time), e.model or session.model
             )
             for e in billed_edits

@@ -44,7 +44,7 @@ from ctxkit.tokens.prices import Price, price
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from ctxkit.metrics.prompt_sizes_and_contents import SentPromptSizes
+    from ctxkit.metrics.prompt_sizes_and_contents import PromptAndSharedPrefixSizes
     from ctxkit.policies.history.message_log import MessageLog
     from ctxkit.session.session import ModelCall, Session
     from ctxkit.tokens.message_sizes_from_recorded_prompts import MessageSizes
@@ -80,7 +80,7 @@ class ReplayBill(NamedTuple):
 
 
 def bill_replay(
-    cost_model: ReplayCostModel, sent: SentPromptSizes, summaries: float | None = 0.0
+    cost_model: ReplayCostModel, sent: PromptAndSharedPrefixSizes, summaries: float | None = 0.0
 ) -> ReplayBill:
     """Return the bill of a replay.
 
@@ -110,7 +110,7 @@ class TokenSumsByPriceTier:
         self._sums: dict[tuple[int, int], FourTokens] = {}
         """Sums by price and lower edge of the tier."""
 
-    def add_calls(self, sent: SentPromptSizes, calls: range) -> None:
+    def add_calls(self, sent: PromptAndSharedPrefixSizes, calls: range) -> None:
         """Add calls one by one."""
         cost_model = self.cost_model
         for call in calls:
@@ -403,7 +403,7 @@ class ReplayCostModel(msgspec.Struct, frozen=True):
             return None
         return sum(n for n, b in zip(self.output, self.billed, strict=True) if b)
 
-    def count_read_tokens(self, call: int, sent: SentPromptSizes) -> int:
+    def count_read_tokens(self, call: int, sent: PromptAndSharedPrefixSizes) -> int:
         """Return the tokens that a call reads from the cache (the only definition).
 
         Args:

@@ -33,7 +33,7 @@ from ctxkit.metrics.cost.bill_splits import (
 )
 from ctxkit.metrics.cost.session_bill import bill_session
 from ctxkit.metrics.cost.what_ifs import MIN_USD, WhatIf, estimate_what_ifs, what_if_smaller_window
-from ctxkit.metrics.shown_figures_by_view import register_view_values
+from ctxkit.metrics.figures_registered_by_view import register_view_values
 from ctxkit.session.titles import (
     get_first_prompts_by_turn,
     get_project_name,

@@ -6,10 +6,10 @@ from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
 from ctxkit.metrics.compaction_sizes_and_detection import measure_compactions
-from ctxkit.metrics.cost.call_and_summary_charges import price_call
+from ctxkit.metrics.cost.call_and_summary_charges import get_call_price_and_source
 from ctxkit.metrics.cost.session_bill import bill_summaries
+from ctxkit.metrics.figures_registered_by_view import register_view_values
 from ctxkit.metrics.frames.frame_column import FLOAT, INT, TEXT, TIME, FrameColumn
-from ctxkit.metrics.shown_figures_by_view import register_view_values
 from ctxkit.session.compactions_and_prunings import count_affected_messages
 from ctxkit.session.messages import COMPACTION_ATTEMPT_KIND, Message, join_summary_errors
 from ctxkit.tokens.message_sizes_from_recorded_prompts import find_prompt_drops
@@ -172,7 +172,9 @@ def _append_attempts(session: Session, data: dict[str, list[Any]]) -> None:
             continue
         details = entry.details
         tokens, messages = details.get("tokens"), details.get("messages")
-        usd, source = (None, None) if entry.usage is None else price_call(entry, entry.model)
+        usd, source = (
+            (None, None) if entry.usage is None else get_call_price_and_source(entry, entry.model)
+        )
         row = {
             "session": session.id,
             "call": calls if calls < len(session.calls) else None,

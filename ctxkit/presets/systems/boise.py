@@ -48,7 +48,7 @@ DIFFERENCES = (
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class FloorSummary(Summary):
+class SummaryDownToFloor(Summary):
     """Keep as much as fits the floor, from a user message on; the last turns always."""
 
     apart: bool = False
@@ -162,7 +162,7 @@ def boise(
     guards: list[Any] = [RearmBelowCeiling(ceiling, hard)]
     if deferred_apply:
         guards.append(UntilCold(hard_limit=hard - 1, life=cache_ttl_seconds))
-    policy = FloorSummary(
+    policy = SummaryDownToFloor(
         keep_turns=protected_turns,
         floor=int(floor),
         protected_turns=protected_turns,

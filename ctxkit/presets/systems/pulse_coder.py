@@ -16,7 +16,7 @@ from ctxkit.policies.message_hiding import PruneToolCalls
 from ctxkit.policies.summary_compaction import Summary
 from ctxkit.policies.texts.summary_prompts_and_audits import PULSE_SECTIONS
 from ctxkit.policies.triggers import Above, ReplyCutShort
-from ctxkit.policies.unpruned_prompt_forecast import estimate_history_tokens
+from ctxkit.policies.unpruned_prompt_forecast import estimate_tokens_rounded_as_system
 from ctxkit.presets.config_key_mapping import (
     ConfigKey,
     ConfigKeyTable,
@@ -134,7 +134,7 @@ def is_above_target(history: History, target: int) -> bool:
     # `estimated` adds up one rounded number for each message, the program rounds once. Both differ
     # by less than a token a message; only within that distance the exact sum is worked out.
     over = history.estimated - target
-    return over > 0 and (over > len(history) or estimate_history_tokens(history) > target)
+    return over > 0 and (over > len(history) or estimate_tokens_rounded_as_system(history) > target)
 
 
 @make_checked_preset

@@ -33,8 +33,8 @@ from ctxkit._internal.tables import (
     Table,
     cut_and_pad_to_width,
 )
+from ctxkit.metrics.figures_registered_by_view import register_view_values
 from ctxkit.metrics.frames import frame
-from ctxkit.metrics.shown_figures_by_view import register_view_values
 from ctxkit.session.messages import ATTEMPT_OUTCOMES, Edit
 from ctxkit.session.titles import (
     get_first_prompts_by_turn,

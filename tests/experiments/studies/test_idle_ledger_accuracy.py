@@ -8,7 +8,7 @@ from statistics import fmean, median
 
 import pytest
 
-from ctxkit.experiments.studies.idle_cost_and_choice_accuracy import (
+from ctxkit.experiments.studies.idle_cost_and_pause_choice_accuracy import (
     check_idle_choice_rankings,
     list_habitual_pause_lengths,
     list_write_errors_after_expiry,

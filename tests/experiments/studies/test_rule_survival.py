@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from ctxkit import studies
-from ctxkit.experiments.studies.user_rule_survival import (
+from ctxkit.experiments.studies.user_rule_survival_and_human_labels import (
     HELD_OUT_WORDINGS,
     TUNED_WORDINGS,
     compare_survival_with_keep_rules,
@@ -60,4 +60,4 @@ def test_the_page_says_first_how_much_is_kept():
         r"<!-- measured -->\nWith `keep_rules`, at least (\d+)%", PAGE.read_text(encoding="utf-8")
     )
     assert int(kept[1]) >= 90
-    assert studies.user_rule_survival.RULES_PER_CONVERSATION == 15
+    assert studies.user_rule_survival_and_human_labels.RULES_PER_CONVERSATION == 15

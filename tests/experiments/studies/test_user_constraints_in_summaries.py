@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from ctxkit.errors import BadArguments
-from ctxkit.experiments.studies.user_rule_survival import (
+from ctxkit.experiments.studies.user_rule_survival_and_human_labels import (
     COMPINT,
     FRAMING,
     PUBLISHED_RETENTION,

@@ -21,7 +21,7 @@ from ctxkit.metrics.cost.replay_cost_model import (
     WrittenSummary,
     bill_modelled_reads,
 )
-from ctxkit.metrics.prompt_sizes_and_contents import SentPromptSizes
+from ctxkit.metrics.prompt_sizes_and_contents import PromptAndSharedPrefixSizes
 from ctxkit.session import Usage
 from ctxkit.tokens.prices import Price, PriceTier, price
 
@@ -211,10 +211,12 @@ def test_calls_of_another_agent_have_a_cache_of_their_own():
     assert model.last_cache_user == {0: -1, 1: -1, 2: 0}
     assert model.is_first_of_agent_and_model == (True, True, False)
     # what lies between is a prompt that shares 2,000 tokens with each of its neighbours
-    prompts = SentPromptSizes([10_000, 3_000, 12_000], [0, 2_000, 2_000])
+    prompts = PromptAndSharedPrefixSizes([10_000, 3_000, 12_000], [0, 2_000, 2_000])
     assert model.count_read_tokens(2, prompts) == 2_000
     assert (
-        model.count_read_tokens(2, SentPromptSizes([10_000, 3_000, 12_000], [0, 11_000, 11_000]))
+        model.count_read_tokens(
+            2, PromptAndSharedPrefixSizes([10_000, 3_000, 12_000], [0, 11_000, 11_000])
+        )
         == 10_000
     )
 
@@ -226,7 +228,7 @@ def test_a_replay_reads_no_more_than_a_call_that_missed_for_another_reason():
     assert model.limit_read(1, 400) == 400
     assert model.limit_read(1, 9_000) == 500
     assert model.limit_read(2, -5) == 0
-    sent = SentPromptSizes([10_000, 12_000, 1_023], [0, 10_000, 1_000])
+    sent = PromptAndSharedPrefixSizes([10_000, 12_000, 1_023], [0, 10_000, 1_000])
     assert [model.count_read_tokens(n, sent) for n in range(3)] == [0, 500, 0]
     assert [model.is_billed_for_writes(2, n) for n in (1_023, 1_024)] == [False, True]
     assert model.output_tokens == 300

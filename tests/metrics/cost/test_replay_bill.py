@@ -20,7 +20,7 @@ from ctxkit.metrics.cost.replay_cost_model import (
     TokenSumsByPriceTier,
     bill_replay,
 )
-from ctxkit.metrics.prompt_sizes_and_contents import RunPromptSizes, SentPromptSizes
+from ctxkit.metrics.prompt_sizes_and_contents import PromptAndSharedPrefixSizes, RunPromptSizes
 from ctxkit.policies import Clear, Rules
 from ctxkit.session import Usage
 
@@ -51,7 +51,7 @@ def wild(seed: int, n: int = 60):
 
 def each_call(bench, done):
     """The bill with every call added by itself."""
-    sent = SentPromptSizes(done.prompts.tolist(), compute_shared_tokens(done).tolist())
+    sent = PromptAndSharedPrefixSizes(done.prompts.tolist(), compute_shared_tokens(done).tolist())
     return bill_replay(bench.base.sheet, sent)
 
 
