@@ -266,7 +266,7 @@ class StreamRedactor:
         """Return the position up to which no coming character can change what is a secret."""
         last_word = _find_last_word(self._text)
         if len(self._text) - last_word > _MAX_WORD_CHARS:
-            return len(self._text)
+            return len(self._text)  # not settled, but too long to be held back
         view = TextWithoutHiddenCharacters(self._text)
         text, context_start = view.text, max(len(view.text) - _CONTEXT_CHARS, 0)
         ends = [

@@ -323,8 +323,10 @@ class Agent:
         return turn
 
     async def _answer_prompt(self, turn: TurnState) -> str:
-        """Call the model and run its tools until it is done; return a note on its last reply, or
-        "".
+        """Call the model and run its tools until it is done.
+
+        Returns:
+            A note on a last reply that is cut or empty, else "".
         """
         while True:
             turn.last = reply = await self._caller.call(turn)

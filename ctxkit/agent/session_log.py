@@ -174,14 +174,18 @@ class SessionLog:
         self.close()
 
     def _write(self, data: bytes, session: Session) -> None:
-        """Write at the end of the opened file; if that is lost, write `session` beside it."""
+        """Write at the end of the opened file; if it was changed, write `session` beside it.
+
+        Raises:
+            StoreError: it was closed or changed, or could not be written.
+        """
         if self.stopped is not None:
             raise StoreError(self.stopped)
         if self._handle < 0:
             raise StoreError(f"Session {self.name!r} is closed; open it again to go on.")
         changed = self._describe_change()
         if changed:
-            self._stop_writing(changed, session)
+            self._stop_writing(changed, session)  # raises
         try:
             written = os.write(self._handle, data)
             while written < len(data):

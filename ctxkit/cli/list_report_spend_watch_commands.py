@@ -225,7 +225,7 @@ def report_(out: CommandOutput, *, session: str, call: int) -> None:
 
     path, indexed = locate_session(session)
     if indexed is not None and not (out.json or out.html):
-        print_indexed_figures(indexed)
+        print_indexed_figures(indexed)  # at once, as a long log takes time to read
     opened = open_session(path, indexed)
     if out.html is not None:
         from ctxkit.widgets.reports import export

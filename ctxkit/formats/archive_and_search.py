@@ -618,7 +618,7 @@ def _read_index(archive: SafeFolder) -> Iterator[dict[str, Any]]:
 def _write_packed(
     chunks: Iterable[bytes], folder: SafeFolder, part_name: str, old_size: int, old_hash: str
 ) -> tuple[int, str, bool]:
-    """Write chunks packed with zstd.
+    """Write chunks to a new file, packed with zstd unless they are packed already.
 
     Args:
         chunks: the content.
@@ -637,8 +637,8 @@ def _write_packed(
     with os.fdopen(descriptor, "wb") as file, ExitStack() as closing:
         write: Callable[[bytes], object] | None = None
         for chunk in chunks:
-            if write is None:  # packed content is stored unchanged, as readers unpack once
-                write = file.write
+            if write is None:  # the first chunk shows whether the content is packed already:
+                write = file.write  # then it is stored unchanged, as readers unpack once
                 if not is_compressed(chunk):
                     packing = pa.CompressedOutputStream(pa.PythonFile(file, mode="w"), "zstd")
                     write = closing.enter_context(packing).write

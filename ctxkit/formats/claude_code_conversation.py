@@ -321,7 +321,7 @@ class TranscriptConversationReader:
         subtype = record.get("subtype")
         if subtype == "compact_boundary":
             self.close_pending_compaction()
-            self.pending_boundary = record
+            self.pending_boundary = record  # the summary is on a later line
         elif subtype == "microcompact_boundary":
             self._read_microcompaction(record)
         elif subtype == "api_error":

@@ -179,6 +179,7 @@ class EntryReader:
             self.has_parents = True
             self._move_to_parent(line, record["parentId"])
         elif self.has_parents and self.builder.at != len(self.builder.entries) - 1:
+            # Without a parent it follows the last entry of the file.
             self.builder.move_to(len(self.builder.entries) - 1)
         try:
             self.read_record(line, entry_type, record)

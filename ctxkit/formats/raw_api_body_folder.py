@@ -292,7 +292,10 @@ class _BodyThreads:
         self._threads = self._new_bytes = 0
 
     def choose(self, session_id: str, source: str, request: dict[str, Any]) -> _BodyThread | None:
-        """Return the thread of a request, a new one if need be; None beyond the bounds."""
+        """Return the thread of a request, a new one if need be, which notes the request's messages.
+
+        None beyond the bounds on new bytes and threads; `refusal` says which.
+        """
         messages = request["messages"]
         digests, sizes = [], []
         for raw in messages:

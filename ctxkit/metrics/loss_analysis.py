@@ -4,10 +4,10 @@
 #
 # An item is a fact that a message states: a path, an id, a number, a rule
 # (`metrics.losable_items`). Its life is a set of half-open time spans on a clock with two ticks a
-# call (`metrics.message_visibility`): 2c before compactions change the prompt of call c, 2c + 1
-# after that.
+# call (`metrics.message_visibility`): 2c before, 2c + 1 after compactions change call c's prompt.
 #
-#   visible      a message in the prompt names the item, or an inserted text (a summary) states it
+#   visible      a message in the prompt mentions the item (states it, or names the end of its path,
+#                or its rule in other words), or an inserted text (a summary) states it
 #   retained     still or again visible, since the item was removed
 #   recoverable  the path of a file with the item is visible, or an archive stores the item
 #   available    retained or recoverable; the fate of a removed item is "lost" while it is neither
@@ -86,6 +86,7 @@ class RemovedItemsNeededInInterval(NamedTuple):
     item: Ints
     change: Ints
     is_visible: Flags
+    """True where the prompt of the first call after the change shows the item."""
 
 
 class LossAnalysis:
@@ -434,12 +435,13 @@ class TimeSpans(NamedTuple):
         if not (start_keys[1:] >= start_keys[:-1]).all():
             order = np.argsort(start_keys, kind="stable")
             start_keys, end_keys = start_keys[order], end_keys[order]
-        # Sweep by start: a span that begins after all ends so far opens a new one.
+        # Sweep by start: a span that begins after all ends so far opens a new one. Keys of earlier
+        # owners are smaller, so one sweep serves all owners.
         end_keys = np.maximum.accumulate(end_keys)
         is_first = np.ones(len(start_keys), bool)
         np.greater(start_keys[1:], end_keys[:-1], out=is_first[1:])
         first = np.flatnonzero(is_first)
-        last = np.append(first[1:] - 1, -1)
+        last = np.append(first[1:] - 1, -1)  # -1: the last union ends with the last span
         return cls(start_keys[first], end_keys[last] if len(first) else end_keys, bits)
 
     @property

@@ -173,10 +173,12 @@ def get_rules_run_visibility(rows: VisibleMessageRows, run: RulesRun) -> Visibil
         run: the run that made the prompts.
     """
     recorder, last = VisibilityRecorder(rows), _HistorySlots((), {}, 0, set())
+    # Segment 0 begins with the run, segment n with compaction n - 1.
     for number, segment in enumerate(run.segments()):
         if segment.compaction is not None:
             recorder.changes[segment.start] = number - 1
             _record_archive(recorder, segment.compaction)
+        # `rest`: parts of the pruning without a schedule, which run at each call.
         record = _record_call_by_call if segment.rest else _record_schedule
         last = record(recorder, last, segment)
     if run.rules.pruning is not None:

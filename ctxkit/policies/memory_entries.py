@@ -112,7 +112,9 @@ def _clean_line(text: str, limit: int, secrets: Sequence[str]) -> str:
 
 
 def decode_entry(data: bytes) -> MemoryEntry | None:
-    """Decode the bytes of a file; None where they are no entry. A missing type is `project`."""
+    """Decode the bytes of a file; None where they are no entry. A type that is missing or no word
+    is `project`.
+    """
     text = data.decode("utf-8-sig", "replace").replace("\r\n", "\n")
     if len(data) > MAX_ENTRY_BYTES or not text.startswith("---\n"):
         return None

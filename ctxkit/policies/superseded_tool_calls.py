@@ -122,28 +122,39 @@ class _Emptied:
         changed_before: Iterable[int],
         call: int,
     ) -> None:
-        """Apply the news of a call, and change what it empties or restores."""
+        """Apply the news of a call, and change what it empties or restores.
+
+        Args:
+            view: the calls whose prompts are computed.
+            added: positions of replies and results that the prompt has from this call on.
+            hidden: positions of those that a part before hides from this call on.
+            changed_before: positions that a part before changes at this call.
+            call: number of the call.
+        """
+        # Results that may change at this call, and replies whose tool calls may.
         results, replies = set[int](), set[int]()
-        for i in self.repeats.follow(view, added, hidden):
-            replies.update(self.repeats.callers(i))
-            result, kind = self.repeats.result(i), self.repeats.get_rule_number(i)
-            old = self._results.pop(i, None)
-            if old is not None:
-                results.add(old[0])
-            if kind >= 0 <= result:
-                self._results[i] = result, kind
+        for call_id in self.repeats.follow(view, added, hidden):
+            replies.update(self.repeats.callers(call_id))
+            result, rule = self.repeats.result(call_id), self.repeats.get_rule_number(call_id)
+            previous = self._results.pop(call_id, None)
+            if previous is not None:
+                results.add(previous[0])
+            if rule >= 0 <= result:  # superseded, and answered
+                self._results[call_id] = result, rule
                 results.add(result)
+        # The total counts superseded results as the part before leaves them.
         counted = self._chars.keys()
         for p in (*results, *(p for p in changed_before if p in counted and p not in results)):
-            chars = view.state_before(p, call).chars if self._rule_of(view, p) >= 0 else 0
+            is_superseded = self._rule_of(view, p) >= 0
+            chars = view.state_before(p, call).chars if is_superseded else 0
             self._total += chars - self._chars.pop(p, 0)
-            if self._rule_of(view, p) >= 0:
+            if is_superseded:
                 self._chars[p] = chars
         # Crossing the threshold in either direction changes all superseded results.
         enough = self._total >= self.min_chars
         if enough != self.enough:
             results.update(self._chars)
-            replies.update(p for i in self._results for p in self.repeats.callers(i))
+            replies.update(p for call_id in self._results for p in self.repeats.callers(call_id))
         if enough or self.enough:
             self._change_messages(view, results, replies, call, enough=enough)
         self.enough = enough

@@ -132,7 +132,7 @@ def make_names_unique(names: Iterable[str]) -> list[str]:
         ['pi', 'fased', 'pi (2)']
     """
     unique: dict[str, None] = {}
-    used: dict[str, int] = {}
+    used: dict[str, int] = {}  # the last number that each name was given
     for name in names:
         candidate, n = name, used.get(name, 1)
         while candidate in unique:

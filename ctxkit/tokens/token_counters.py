@@ -240,7 +240,7 @@ def _calls_not_run(message: Message) -> list[ToolCall]:
 
 
 def _to_ai_sdk_part(part: Part, message: Message) -> dict[str, Any]:
-    """Return a part in the form of the AI SDK, whose JSON length Tyrum and pulse-coder use."""
+    """Return a part in the form of the AI SDK: Tyrum and pulse-coder count its JSON's length."""
     if isinstance(part, ToolCall):
         value = part.arguments if part.raw is None else part.raw
         return {"type": "tool-call", "toolCallId": part.id, "toolName": part.name, "input": value}

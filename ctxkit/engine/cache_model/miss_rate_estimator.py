@@ -42,9 +42,9 @@ if TYPE_CHECKING:
 #    classes over the tool, over tool and model family, the developer's own other logs, the target's
 #    first half. Each is the prior of the next (back-off).
 # 2. Sessions differ: each draw takes the rate of a class from a beta distribution around that.
-# 3. A hit falls short of the shared prefix by what hits of the same model do (`hit_reads`). A miss
-#    without a cause reads a share of that; one with a cause what a session most alike read at such
-#    a miss (hot deck: draw a developer, then a read).
+# 3. A hit reads the shared prefix less the shortfall of the same model's hits (`hit_reads`). A miss
+#    without a cause reads a share of that; one with a cause reads what the sessions most alike read
+#    at such a miss (hot deck: draw a developer, then a read); so does a first call at a hit.
 #
 # Invariants: no read of the target is used but those of `first_half`; a miss reads at most its own
 # prompt; one seed: a session always gets one prediction.
@@ -151,6 +151,7 @@ class MissRateEstimator:
             rates = _update_rates(rates, pooled, caused, _PRIOR_CALLS)
         if self.first_half is not None:
             counts = _count_classes([self.first_half], names, by_base=False)
+            # By column, draw and class: the target's own counts are the same in every draw.
             own = np.broadcast_to(counts.sum(0).T[:, None, :], (5, *shape))
             rates = _update_rates(rates, own, caused, _PRIOR_CALLS_OWN_HALF)
         return rates
@@ -243,6 +244,7 @@ class MissRateEstimator:
             return own
         donors = self._list_donors(base)
         if not donors and base.startswith(COLD_START) and base != COLD_SUBAGENT:
+            # First calls of any kind stand in for those of this cache life.
             donors = self._list_donors(base := COLD_START)
         kind, era = target.kind[:2], target.era
         alike: list[tuple[int, Callable[[_Donor], bool]]] = [
@@ -309,7 +311,7 @@ def _count_classes(
 
 
 def _columns(count: CallClassCounts) -> tuple[int, int, int, int, int]:
-    """Return the five columns of count arrays; `_update_rates` unpacks them."""
+    """Return the five columns of count arrays, in the terms of `CallClassCounts`."""
     return count.calls, count.misses, count.expected, count.lost, count.missed
 
 

@@ -340,11 +340,14 @@ def classify_call(call: CallFeatures) -> str:
 
 
 def _find_base(call: CallFeatures) -> str:
+    """Return the base of a call's class: the cause that a miss would have, with the length of a
+    pause or the cache's life; without a cause, one of `UNEXPLAINED_CLASSES`.
+    """
     cause, gap = find_miss_cause(call), call.gap
     if cause == "cold_start":
         life = "60m" if call.life >= HOUR else "5m"
         return COLD_SUBAGENT if call.subagent else f"{COLD_START} {life}"
-    if cause == "compaction" and call.expired:
+    if cause == "compaction" and call.expired:  # a pause has emptied the cache, too
         return f"{cause} later"
     if cause == "ttl_expiry":
         length = gap or 0.0

@@ -17,9 +17,9 @@
 # over, not predicted; a prediction without the record's reads
 # (`engine.cache_model.input_cost_prediction`) gives the range `cost_low_usd` to `cost_high_usd`.
 #
-# Cost: O(calls) once for the record (prefix sums), then O(compactions + recorded misses) per run,
-# as prompts between compactions differ from the record's by a constant; O(calls) per run with a
-# pruning, or if the record has several models or its prompts shrink.
+# Cost: O(calls) once for the record (prefix sums), then O(compactions + recorded misses + switches
+# of agent) per run, as prompts between compactions differ from the record's by a constant; O(calls)
+# per run with a pruning, or if the record has several models or its prompts shrink.
 
 from __future__ import annotations
 
@@ -190,7 +190,8 @@ class LogPrefixSums:
 
     def __init__(self, cost_model: ReplayCostModel, sizes: list[int], model: int) -> None:
         self.cost_model, self._model, self._sizes = cost_model, model, sizes
-        # Bounds of the sizes at which a prompt is cached and has the same price.
+        # Bounds of the sizes at which a prompt is cached, its read is not below 0, and its price is
+        # that of the lowest tier.
         self._min_size = (
             cost_model.min_cacheable_tokens[model] + max(cost_model.fit.lag, 0)
             if cost_model.has_cache
@@ -653,9 +654,9 @@ class CacheModelParameters(msgspec.Struct, frozen=True):
         last_prompt: dict[tuple[str, str | None], int] = {}  # a cache is of one agent and model
         for call, usage, prompt in _billed_calls(session):
             key = (call.agent, call.message.model)
-            prices = price(call.message.model or session.model)
+            model_price = price(call.message.model or session.model)
             writes = writes or bool(usage.cache_write_tokens or usage.cache_write_1h_tokens)
-            writes = writes or (prices is not None and prices.writes_unread)
+            writes = writes or (model_price is not None and model_price.writes_unread)
             if usage.cache_read_tokens:
                 smallest = min(smallest, prompt)
             if misses[call.index] is None and key in last_prompt:  # a hit: how far it falls short
@@ -676,6 +677,10 @@ class CacheModelParameters(msgspec.Struct, frozen=True):
 def _split_usage(
     prompt: int, shared: int, output: int | None, fit: CacheModelParameters, smallest: int
 ) -> Usage:
+    """Return the usage of a call that reads `shared` tokens, and writes the rest or sends it fresh.
+
+    A prompt with fewer tokens than `smallest` is not cached.
+    """
     rest = prompt - shared
     cacheable = fit.writes and prompt >= smallest
     return Usage(

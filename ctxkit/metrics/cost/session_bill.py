@@ -145,7 +145,7 @@ def bill_summaries(
     Args:
         session: any session.
         measured: its compactions; None: measured here.
-        reuse: bill summaries that the log does not price as if their calls had read the cached
+        reuse: where the log has no price of a summary, bill it as if its call had read the cached
             prompt.
     """
     if not session.edits:

@@ -300,11 +300,11 @@ ChangedRows = tuple["NDArray[Any]", tuple[Any, Any], list[MessageSource]]
 
 
 def keep_messages(view: H, which: Mask, reason: str, method: str | None) -> H:
-    """Keep the messages of a mask; remove all others with their groups.
+    """Keep the messages of a mask; remove all others, each with its group (a reply, its results).
 
     Args:
         view: the history.
-        which: a boolean a message, or positions.
+        which: what is kept, unless its group goes: a boolean for each message, or positions.
         reason: why the others go, for the log.
         method: name of the method, for the log.
 

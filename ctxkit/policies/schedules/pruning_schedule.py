@@ -158,6 +158,7 @@ class PruningPartLayer:
         self._stages: StageByCallLayer | None = None
         self._result: PruningPartChanges | StageByCallLayer = self._changes
         self._memory: dict[Any, Any] = {}
+        """The part's own state between batches of calls."""
         self._has_been_asked = False
         """True once the part's schedule was run: from then on it names stages always or never."""
 
@@ -314,6 +315,7 @@ class StageByCallLayer:
         start = self._events_stop
         for call in self._switches[bisect_left(self._switches, start) :]:
             yield from select_changes_between(self._layer(call - 1).events, start, call)
+            # A switch compares the two layers, so it includes the new layer's own changes.
             yield from self._changes_at_switch(call)
             start = call + 1
         yield from select_changes_between(self._layer(self.stop - 1).events, start, self.stop)
@@ -324,7 +326,8 @@ class StageByCallLayer:
         for p in sorted(old.touched() | new.touched()):
             recorded = self.rows.recorded_state(p)
             if recorded.call > call:
-                continue
+                continue  # it has not arrived yet
+            # A message that arrives at this call was in no prompt of the old layer.
             last = recorded if recorded.call == call else old.state(p, call - 1)
             state = new.state(p, call)
             if last.content != state.content:
