@@ -947,6 +947,9 @@ CLAIMS = {
         "After a pause, when the own model has to take them as plain input, too, it is 33 against 11 cents": lambda: (
             round(100 * (100_000 * PRICE.input + 2_000 * PRICE.output)) == 33
         ),
+        "A call of a tool and its result are a block each, so one reply with eleven calls adds more than that": lambda: (
+            2 * 10 <= find_rule("look_back", "claude-sonnet-4-5").value < 2 * 11
+        ),
         "From a mark on, Anthropic looks back over 20 blocks of content": lambda: find_rule("look_back", "claude-sonnet-4-5").value == 20,
         "costs `r / (w - r)` of the miss that it spares, 1 / 11.5: from twelve in one pause on (48 minutes) let it die": lambda: (
             (PRICE.cache_write - PRICE.cache_read) / PRICE.cache_read == pytest.approx(11.5) and 4 * 12 == 48
