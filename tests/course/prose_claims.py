@@ -113,6 +113,18 @@ def price_distance(factor, g=216, usd=0.04, read=3e-7):
     return read * distance / 2 + g * usd / distance
 
 
+def list_cents_by_kind(call):
+    """The prompt of a call of `billing`, and the cents of what was read, written and replied."""
+    usage = load_sample().call(call).message.usage
+    kinds = (
+        usage.cache_read_tokens * PRICE.cache_read,
+        usage.cache_write_tokens * PRICE.cache_write,
+        usage.output_tokens * PRICE.output,
+    )
+    prompt = usage.input_tokens + usage.cache_read_tokens + usage.cache_write_tokens
+    return [prompt, *(round(100 * usd, 2) for usd in kinds)]
+
+
 def tokens_a_letter(text):
     return get_counter("exact").count_uncached(text) / len(text)
 
@@ -946,6 +958,14 @@ CLAIMS = {
         ),
         "After a pause, when the own model has to take them as plain input, too, it is 33 against 11 cents": lambda: (
             round(100 * (100_000 * PRICE.input + 2_000 * PRICE.output)) == 33
+        ),
+        "| 174 | 39,313 | 1.18 | 0.04 | 0.03 | | 175, the first after it | 11,651 | 0.05 | 3.79 | 0.06 | | 176 | 11,707 | 0.35 | 0.02 | 0.08 |": lambda: (
+            [list_cents_by_kind(call) for call in (174, 175, 176)]
+            == [[39_313, 1.18, 0.04, 0.03], [11_651, 0.05, 3.79, 0.06], [11_707, 0.35, 0.02, 0.08]]
+        ),
+        "the call that wrote the summary is another 2.1": lambda: round(100 * ck.frame(load_sample(), per="compaction")["cost_usd"][0], 1) == 2.1,
+        "The shortest prompt is the dearest call, three times as dear as the one before": lambda: (
+            [sum(list_cents_by_kind(call)[1:]) / sum(list_cents_by_kind(174)[1:]) for call in (175, 176)] == pytest.approx([3.12, 0.36], abs=0.01)
         ),
         "A call of a tool and its result are a block each, so one reply with eleven calls adds more than that": lambda: (
             2 * 10 <= find_rule("look_back", "claude-sonnet-4-5").value < 2 * 11
