@@ -9,10 +9,10 @@ from datetime import UTC, datetime
 from functools import cache
 from inspect import signature
 from io import StringIO
-from itertools import pairwise
-from math import gamma, pi, sqrt
+from itertools import pairwise, permutations, product
+from math import gamma, pi, prod, sqrt
 from pathlib import Path
-from statistics import NormalDist, mean, stdev
+from statistics import NormalDist, mean, pstdev, stdev
 
 import nbformat
 import pandas as pd
@@ -59,6 +59,7 @@ from ctxkit.metrics.losable_items import ITEM_FAMILIES
 from ctxkit.policies import Rules, guards, memory_ranking_and_digests, rules_modifiers, triggers
 from ctxkit.policies.result_excerpts_and_offload import EXCERPT_MARKER, ResultExcerpts
 from ctxkit.policies.texts import summary_prompts_and_audits
+from ctxkit.policies.user_rule_extraction import SentenceKind, iter_rules_and_statements
 from ctxkit.presets.systems.tyrum_checkpoint import CheckpointSummariser
 from ctxkit.session.messages import Message, Text
 from ctxkit.tokens import default_counter, get_counter, live_prompt_sizes
@@ -92,6 +93,36 @@ SENTENCES = (
     "代理再次读取文件，因为摘要中不再包含服务的端口。",
     "Der Agent liest die Datei noch einmal, weil die Zusammenfassung den Port des Dienstes nicht mehr nennt.",
 )
+
+
+PAIRS = [1] * 14 + [-1] * 6 + [0] * 80
+"""A hundred cases, of which 14 were right for A alone and 6 for B alone: appendix A3."""
+
+
+def find_majority(right, agents=3):
+    """How often most of several agents are right that err independently."""
+    votes = product((True, False), repeat=agents)
+    return sum(
+        prod(right if vote else 1 - right for vote in v) for v in votes if 2 * sum(v) > agents
+    )
+
+
+def price_distance(factor, g=216, usd=0.04, read=3e-7):
+    """Dollars a call of what the distance between two compactions decides, at a multiple of the best distance."""
+    distance = factor * sqrt(2 * g * usd / read)
+    return read * distance / 2 + g * usd / distance
+
+
+def list_cents_by_kind(call):
+    """The prompt of a call of `billing`, and the cents of what was read, written and replied."""
+    usage = load_sample().call(call).message.usage
+    kinds = (
+        usage.cache_read_tokens * PRICE.cache_read,
+        usage.cache_write_tokens * PRICE.cache_write,
+        usage.output_tokens * PRICE.output,
+    )
+    prompt = usage.input_tokens + usage.cache_read_tokens + usage.cache_write_tokens
+    return [prompt, *(round(100 * usd, 2) for usd in kinds)]
 
 
 def tokens_a_letter(text):
@@ -446,6 +477,11 @@ def estimates():
 
 
 @cache
+def hindsight():
+    return run_cells("09", "36b59e27", "hindsight-code", "hindsight-test")
+
+
+@cache
 def lived(*, blind=False):
     masks = [ck.presets.swe_agent_mask(n=n).but(name=f"mask {n}") for n in (2, 20)]
     return studies.loop(["none", *masks], blind=blind)
@@ -753,6 +789,9 @@ CLAIMS = {
         "(20 % or more, limits.md)": lambda: "with an error of 20 % or more for tokens of another vendor" in LIMITS,
     },
     "10": {
+        "at 2 % that is 33 % with twenty and 87 % with a hundred": lambda: [round(1 - 0.98**n, 2) for n in (20, 100)] == [0.33, 0.87],
+        "If each month one in twenty becomes wrong, 54 % still hold after a year (`0.95^12`)": lambda: round((1 - 1 / 20) ** 12, 2) == 0.54,
+        "at 3 cents a look and 1 dollar an error from 3 % on, here before a month is over": lambda: 0.03 / 1 == 0.03 < 1 / 20,
         "as much as five calls that read 10,000 tokens each from the cache": lambda: 5 * 10_000 * PRICE.cache_read == pytest.approx(0.015),
         "With `--memory on` the prompt gets at most 8,000 characters of notes": lambda: memory_ranking_and_digests.MAX_BLOCK_CHARS == 8_000,
         "12 notes and 2,400 characters, with less for each kind (6 facts and 800 characters)": lambda: (
@@ -771,6 +810,22 @@ CLAIMS = {
         "by patterns, 20 at most": lambda: session_memory.MAX_PROMOTED == 20,
     },
     "09": {
+        "make the rules anew from what is left, and replay that. All prompts up to there must stay the same": lambda: all(
+            (of := hindsight())["send_first"](of["early"], lambda log, p=policy: p)[0]
+            == of["send_first"](of["billing"], lambda log, p=policy: p)[0]
+            for policy in ("tail:messages=60", "summary:keep_tokens=8000", CHAIN)
+        ),
+        "hindsight is a bound: so little could be lost": lambda: (
+            (of := hindsight())["send_first"](of["billing"], of["with_hindsight"])[1] == 0 < of["loss"]
+            and of["prompts"] == of["without_future"]
+            and of["send_first"](of["early"], of["with_hindsight"])[0] != of["send_first"](of["billing"], of["with_hindsight"])[0]
+        ),
+        "With a prompt of 100,000 tokens and 8,000 for the reply it is 50 cents at the prices of notebook 01, though a prompt that is read costs 3": lambda: (
+            [round(100 * usd, 1) for usd in (100_000 * PRICE.cache_write + 8_000 * PRICE.output, 100_000 * PRICE.cache_read)] == [49.5, 3]
+        ),
+        "At twice the input's price above 200,000 tokens, a prompt of 201,000 costs as much as 402,000 tokens at the lower price": lambda: (
+            (step := find_rule("price_tier", "gemini-3.1-pro").value)["above"] == 200_000 and step["input"] * 201_000 == 402_000
+        ),
         "A run of 1.00 dollar that is right in 80 of 100 cases costs 1.25 for each right result; one of 0.70 that is right in 50 costs 1.40": lambda: (
             pytest.approx([1.25, 1.4]) == [1 / 0.8, 0.7 / 0.5]
         ),
@@ -885,6 +940,16 @@ CLAIMS = {
         ),
     },
     "a1": {
+        "Suppose 2.00, 0.20 and 4.50 dollars a million: for eight hours from 22 calls on, for one hour from 4": lambda: (
+            [next(n for n in range(99) if 2.00 + 0.20 * n + 4.50 * hours < 2.00 * n) for hours in (8, 1)] == [22, 4]
+        ),
+        "11.5 here, 9 where writing costs no more than plain input, 1 where in addition a read costs half of it": lambda: (
+            [(w - r) / r for w, r in ((3.75, 0.3), (3, 0.3), (3, 1.5))] == pytest.approx([11.5, 9, 1])
+        ),
+        "With a distance `h - s` that is 30 % too small this part of the bill is 6 % dearer, at 30 % too large 3 %, at twice as large 25 %": lambda: (
+            [round(price_distance(x) / price_distance(1) - 1, 2) for x in (0.7, 1.3, 2)] == [0.06, 0.03, 0.25]
+        ),
+        "The best distance is then less than a third": lambda: sqrt(PRICE.cache_read / PRICE.input) < 1 / 3,
         "If one call in 20 is the last, 20 are expected, however long the session has been": lambda: (
             sum(0.95**call for call in range(2_000)) == pytest.approx(20)
         ),
@@ -893,6 +958,17 @@ CLAIMS = {
         ),
         "After a pause, when the own model has to take them as plain input, too, it is 33 against 11 cents": lambda: (
             round(100 * (100_000 * PRICE.input + 2_000 * PRICE.output)) == 33
+        ),
+        "| 174 | 39,313 | 1.18 | 0.04 | 0.03 | | 175, the first after it | 11,651 | 0.05 | 3.79 | 0.06 | | 176 | 11,707 | 0.35 | 0.02 | 0.08 |": lambda: (
+            [list_cents_by_kind(call) for call in (174, 175, 176)]
+            == [[39_313, 1.18, 0.04, 0.03], [11_651, 0.05, 3.79, 0.06], [11_707, 0.35, 0.02, 0.08]]
+        ),
+        "the call that wrote the summary is another 2.1": lambda: round(100 * ck.frame(load_sample(), per="compaction")["cost_usd"][0], 1) == 2.1,
+        "The shortest prompt is the dearest call, three times as dear as the one before": lambda: (
+            [sum(list_cents_by_kind(call)[1:]) / sum(list_cents_by_kind(174)[1:]) for call in (175, 176)] == pytest.approx([3.12, 0.36], abs=0.01)
+        ),
+        "A call of a tool and its result are a block each, so one reply with eleven calls adds more than that": lambda: (
+            2 * 10 <= find_rule("look_back", "claude-sonnet-4-5").value < 2 * 11
         ),
         "From a mark on, Anthropic looks back over 20 blocks of content": lambda: find_rule("look_back", "claude-sonnet-4-5").value == 20,
         "costs `r / (w - r)` of the miss that it spares, 1 / 11.5: from twelve in one pause on (48 minutes) let it die": lambda: (
@@ -946,6 +1022,13 @@ CLAIMS = {
         ] == [150_000, 50_000],
     },
     "11": {
+        "three keep 78 % (`0.92^3`), five 66 % and ten 43 %": lambda: [round(0.92**n, 2) for n in (3, 5, 10)] == [0.78, 0.66, 0.43],
+        "12 with four, 56 with eight": lambda: [len(list(permutations(range(n), 2))) for n in (4, 8)] == [12, 56],
+        "Through one lead they are `2 (n - 1)`, 6 and 14": lambda: (
+            [sum(0 in each for each in permutations(range(n), 2)) for n in (4, 8)] == [6, 14]
+        ),
+        "Three agents that are each right in 80 % of the cases are right by majority in 90 %": lambda: round(find_majority(0.8), 2) == 0.9,
+        "and 80 % are left": lambda: find_majority(1) == 1 and find_majority(0) == 0,
         "in the midst of a long session (`P` = 40,000, `N` = 20) it saves 20 cents": lambda: round(price_subagent(40_000, 20), 2) == -0.20,
         "As the first and only step (`P` = 5,000, `N` = 0) it is 9 cents dearer": lambda: round(price_subagent(5_000, 0), 2) == 0.09,
         "the caller's prompt is written again: 14 cents for 40,000 tokens": lambda: (
@@ -956,6 +1039,11 @@ CLAIMS = {
         ),
     },
     "a2": {
+        "`(agreement - chance) / (1 - chance)`: 0.5 for 91 %": lambda: pytest.approx(0.5) == (0.91 - 0.82) / (1 - 0.82),
+        "70 % right, between 40 % and 90 %, are three fifths of what could be kept": lambda: pytest.approx(3 / 5) == (0.7 - 0.4) / (0.9 - 0.4),
+        "*never* binds, *you may* does not": lambda: [
+            rule.kind for text in ("Never touch the schema.", "You may change it now.") for rule in iter_rules_and_statements(Message(role="user", id="u", parts=(Text(text),)))
+        ] == [SentenceKind.BINDS, SentenceKind.STATES],
         "1,000 tokens more are 1.5 cents to write, and 3 cents to read in a hundred later calls": lambda: (
             [100 * 1_000 * PRICE.output, 100 * 100 * 1_000 * PRICE.cache_read] == pytest.approx([1.5, 3])
         ),
@@ -999,6 +1087,12 @@ CLAIMS = {
         ),
     },
     "a3": {
+        "8 points, ± 9 (`1.96 sqrt((0.14 + 0.06 - 0.08^2) / 100)`)": lambda: (
+            [round(100 * x) for x in (mean(PAIRS), 1.96 * pstdev(PAIRS) / sqrt(100))] == [8, 9]
+        ),
+        "That interval goes from -1 to 17 points: it shows no difference, and does not exclude one of 17": lambda: (
+            [round(100 * (mean(PAIRS) + sign * 1.96 * pstdev(PAIRS) / sqrt(100))) for sign in (-1, 1)] == [-1, 17]
+        ),
         "finds a difference among equals far more often than in one of ten cases": lambda: count_early_stops() > 0.3,
         "Times 1.28 it is half of an 80 % interval, times 1.64 of 90 %, times 1.96 of 95 %": lambda: (
             [round(NormalDist().inv_cdf((1 + level) / 2), 2) for level in (0.8, 0.9, 0.95)] == [1.28, 1.64, 1.96]
