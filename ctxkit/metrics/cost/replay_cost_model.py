@@ -238,9 +238,10 @@ class LogPrefixSums:
             return None
         if len(log.tokens.C) != len(cost_model.billed):
             return None
-        sums: LogPrefixSums | None = log.memo.get("plain calls")
+        sums: LogPrefixSums | None = log.prompt_size_memo.get("plain calls")
         if sums is None or sums.cost_model is not cost_model:
-            sums = log.memo["plain calls"] = cls(cost_model, log.tokens.C, *cost_model.models)
+            sums = cls(cost_model, log.tokens.C, *cost_model.models)
+            log.prompt_size_memo["plain calls"] = sums
         return sums
 
     def add_run(self, tally: TokenSumsByPriceTier, sent: RunPromptSizes) -> None:
