@@ -19,12 +19,13 @@
 #
 # Cost: O(calls) once for the record (prefix sums), then O(compactions + recorded misses) per run,
 # as prompts between compactions differ from the record's by a constant; O(calls) per run with a
-# pruning, or if the record has several models or its prompts shrink.
+# pruning, or if the record has several models. Where the record's prompts shrink, a run also
+# searches the calls between compactions for the smallest and the largest prompt.
 
 from __future__ import annotations
 
 from bisect import bisect_left
-from itertools import accumulate
+from itertools import accumulate, pairwise
 from math import inf
 from statistics import median
 from typing import TYPE_CHECKING, NamedTuple
@@ -188,8 +189,13 @@ class LogPrefixSums:
     call: sums over them follow from two prefix sums and the offset.
     """
 
-    def __init__(self, cost_model: ReplayCostModel, sizes: list[int], model: int) -> None:
+    def __init__(self, cost_model: ReplayCostModel, log: MessageLog, model: int) -> None:
+        sizes, fixed = log.tokens.C, log.fixed_at
         self.cost_model, self._model, self._sizes = cost_model, model, sizes
+        losses = [max(before - now, 0) for before, now in pairwise(fixed)]
+        self._never_shrinks = log.tokens.rising and not any(losses)
+        self._shared = [*sizes[:1], *(n - loss for n, loss in zip(sizes, losses, strict=False))]
+        """Tokens that each prompt of the log shares with the one before it; the first: all."""
         # Bounds of the sizes at which a prompt is cached and has the same price.
         self._min_size = (
             cost_model.min_cacheable_tokens[model] + max(cost_model.fit.lag, 0)
@@ -207,6 +213,9 @@ class LogPrefixSums:
         self._special = sorted(c for c in special if billed[c] and cost_model.has_cache)
         """Billed calls that are not plain."""
         plain = [b and cost_model.has_cache and c not in special for c, b in enumerate(billed)]
+        self._billed_sizes = [
+            n if b else -UNLIMITED_TOKENS for n, b in zip(sizes, billed, strict=True)
+        ]
         columns = (
             billed,
             [n if b else 0 for n, b in zip(sizes, billed, strict=True)],
@@ -223,39 +232,51 @@ class LogPrefixSums:
     def _find_cached(self, call: int, last: int) -> int:
         """Return the tokens that a call reads from its last cache user if nothing is missed."""
         size = self._sizes[call]
-        before = size if last < 0 else self._sizes[last]
-        return self.cost_model.count_expected_read(call, min(before, size), before, size)
+        if last < 0:
+            return self.cost_model.count_expected_read(call, size, size, size)
+        before, shared = self._sizes[last], self._shared[call]
+        if last < call - 1:  # the shortest prefix common to all calls in between
+            shared = min(before, *self._shared[last + 1 : call + 1])
+        return self.cost_model.count_expected_read(call, shared, before, size)
 
     @classmethod
     def of(cls, cost_model: ReplayCostModel, log: MessageLog) -> LogPrefixSums | None:
-        """Return the sums of a log, made once; None for several models or shrinking prompts.
+        """Return the sums of a log, made once; None for several models.
 
         Args:
             cost_model: the cost model of the session.
             log: its messages and calls; it keeps the sums.
         """
-        if len(cost_model.models) != 1 or not log.tokens.rising:
+        if len(cost_model.models) != 1 or len(log.tokens.C) != len(cost_model.billed):
             return None
-        if len(log.tokens.C) != len(cost_model.billed):
-            return None
-        sums: LogPrefixSums | None = log.prompt_size_memo.get("plain calls")
+        memo = log.prompt_size_memo
+        sums: LogPrefixSums | None = memo.get("plain calls")
         if sums is None or sums.cost_model is not cost_model:
-            sums = cls(cost_model, log.tokens.C, *cost_model.models)
-            log.prompt_size_memo["plain calls"] = sums
+            sums = memo["plain calls"] = cls(cost_model, log, *cost_model.models)
         return sums
+
+    def _find_extremes(self, start: int, stop: int) -> tuple[int, int]:
+        """Return the smallest size or shared prefix of the log's calls start..stop, and the largest
+        size of those that are billed (below 0: none is).
+        """
+        if self._never_shrinks:
+            last = self._last_billed[stop]
+            return self._sizes[start], self._sizes[last] if last >= start else -UNLIMITED_TOKENS
+        smallest = min(self._shared[start + 1 : stop], default=self._sizes[start])
+        return smallest, max(self._billed_sizes[start:stop])
 
     def add_run(self, tally: TokenSumsByPriceTier, sent: RunPromptSizes) -> None:
         """Add the calls of a run, one by one if prompts are too short or in another tier."""
-        cost_model, sizes, special = self.cost_model, self._sizes, self._special
+        cost_model, special = self.cost_model, self._special
         prompts = read = output = 0
         # A seam: the first call shares only a part of the previous prompt.
         for start, stop, offset, has_seam in sent.spans():
-            last_billed = self._last_billed[stop]
-            # Prompts of the log rise, so the last billed one is the largest.
-            peak = (
-                sizes[last_billed] + offset if offset is not None and last_billed >= start else -1
-            )
-            if offset is None or sizes[start] + offset < self._min_size or peak > self._max_size:
+            smallest, largest = self._find_extremes(start, stop)
+            if (
+                offset is None
+                or smallest + offset < self._min_size
+                or largest + offset > self._max_size
+            ):
                 tally.add_calls(sent, range(start, stop))
                 continue
             after, before = self._sums[stop], self._sums[start]
@@ -273,7 +294,7 @@ class LogPrefixSums:
                     read += cost_model.count_read_tokens(call, sent)
                 else:  # both prompts have the same offset
                     read += cost_model.limit_read(call, self._reads[call] + offset)
-            tally.peak = max(tally.peak, peak)
+            tally.peak = max(tally.peak, largest + offset)
         rest = prompts - read
         written = rest if cost_model.has_cache and cost_model.fit.writes else 0
         tally.prompts += prompts

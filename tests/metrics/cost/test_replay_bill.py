@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import ctxkit as ck
-from ctxkit.engine import run_rules
+from ctxkit.engine import make_log_from_session, run_rules
 from ctxkit.engine.replay import compute_shared_tokens
 from ctxkit.experiments.cost_and_loss_scores import score_run
 from ctxkit.experiments.sweep_workers import SessionRunner
@@ -22,6 +22,9 @@ from ctxkit.metrics.cost.replay_cost_model import (
 )
 from ctxkit.metrics.prompt_sizes_and_contents import RunPromptSizes, SentPromptSizes
 from ctxkit.policies import Clear, Rules
+from ctxkit.policies.offline_summarisers import FixedSizeSummariser
+from ctxkit.policies.summary_compaction import Summary
+from ctxkit.policies.triggers import Above
 from ctxkit.session import Usage
 
 
@@ -73,6 +76,37 @@ def test_a_stretch_is_billed_as_its_calls(seed, window, keep):
         context_window=window, reserve_tokens=4000, keep_recent_tokens=keep, summariser="fixed:800"
     )
     agree(bench, run_rules(bench.log(rules), rules, 200_000))
+
+
+@given(st.integers(0, 40), st.randoms(use_true_random=False), st.sampled_from([500, 3000, 9000]))
+def test_prompts_that_shrink_are_billed_as_their_calls(seed, chance, keep):
+    """The part of a prompt outside its messages changes from call to call."""
+    bench = SessionRunner(wild(seed))
+    most = chance.choice([900, 2000, 20_000])
+    fixed = [chance.choice([0, 1500, chance.randrange(most)]) for _ in bench.session.calls]
+    tokens = [chance.randrange(1, chance.choice([9, 9, most])) for _ in bench.session.messages]
+    rules = Rules(
+        Summary(keep_tokens=keep, summariser=FixedSizeSummariser(800)), Above(26_000), window=30_000
+    )
+    log = make_log_from_session(bench.session, rules, tokens=tokens, fixed=fixed)
+    sheet = bench.base.sheet
+    sent = RunPromptSizes(run_rules(log, rules))
+    tally = TokenSumsByPriceTier(sheet)
+    tally.add_calls(sent, range(len(sent)))
+    whole, one_by_one = bill_replay(sheet, sent), tally.bill(0.0, priced=True)
+    assert whole == pytest.approx(one_by_one)
+    assert whole[:5] == one_by_one[:5]
+
+
+def test_prompts_that_shrink_are_summed_up(monkeypatch):
+    bench = SessionRunner(wild(3))
+    fixed = [3000 + 2500 * (n % 3 == 0) for n in range(len(bench.session.calls))]
+    log = make_log_from_session(bench.session, Rules(), fixed=fixed, tokens=[40] * 120)
+    assert not log.tokens.rising
+    done = run_rules(log, Rules())
+    expected = agree(bench, done)
+    monkeypatch.setattr(TokenSumsByPriceTier, "add_calls", None)
+    assert bill_replay(bench.base.sheet, RunPromptSizes(done)) == expected
 
 
 def test_stretches_are_summed_up_where_it_matters(monkeypatch):
