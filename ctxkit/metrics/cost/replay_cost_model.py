@@ -172,14 +172,52 @@ def _sum_tokens(total: FourTokens | None, tokens: FourTokens) -> FourTokens:
 
 
 class _CallSums(NamedTuple):
-    """Sums over the billed calls of a log that precede a call."""
+    """What prefix sums need of the calls apart from their prompts, for logs that share their rows.
 
-    calls_n: int
-    prompts: int
-    outputs: int
-    plain_n: int
-    """Number of plain calls: the previous call used the cache last, and the record hit."""
-    plain_reads: int
+    Sums are over the calls that precede each call.
+    """
+
+    cost_model: ReplayCostModel
+    last: list[int]
+    """For each call the last one in its cache, or -1."""
+    special: list[int]
+    """Billed calls that are not plain: the cache had another last user, or the record missed."""
+    plain: list[bool]
+    last_billed: list[int]
+    """The last billed call before each call, or -1."""
+    calls_n: list[int]
+    """Sums of the billed calls."""
+    outputs: list[int]
+    """Sums of their output, in tokens."""
+    plain_n: list[int]
+    """Sums of the plain calls."""
+
+    @classmethod
+    def of(cls, cost_model: ReplayCostModel, log: MessageLog) -> _CallSums:
+        """Return the sums of a log, made once for all that share its rows."""
+        sums: _CallSums | None = log.memo.get("call sums")
+        if sums is None or sums.cost_model is not cost_model:
+            sums = log.memo["call sums"] = cls._make_sums(cost_model)
+        return sums
+
+    @classmethod
+    def _make_sums(cls, cost_model: ReplayCostModel) -> _CallSums:
+        billed, has_cache = cost_model.billed, cost_model.has_cache
+        special = {c for c, n in enumerate(cost_model.read_limits) if n < UNLIMITED_TOKENS} | set(
+            cost_model.last_cache_user
+        )
+        plain = [b and has_cache and c not in special for c, b in enumerate(billed)]
+        outputs = (n if b else 0 for n, b in zip(cost_model.output, billed, strict=True))
+        return cls(
+            cost_model,
+            [cost_model.last_cache_user.get(c, c - 1) for c in range(len(billed))],
+            sorted(c for c in special if billed[c] and has_cache),
+            plain,
+            [-1, *accumulate((c if b else -1 for c, b in enumerate(billed)), max)],
+            [0, *accumulate(billed)],
+            [0, *accumulate(outputs)],
+            [0, *accumulate(plain)],
+        )
 
 
 class LogPrefixSums:
@@ -190,9 +228,10 @@ class LogPrefixSums:
     """
 
     def __init__(self, cost_model: ReplayCostModel, log: MessageLog, model: int) -> None:
-        sizes, fixed = log.tokens.C, log.fixed_at
+        sizes, billed = log.tokens.C, cost_model.billed
         self.cost_model, self._model, self._sizes = cost_model, model, sizes
-        losses = [max(before - now, 0) for before, now in pairwise(fixed)]
+        self._calls = _CallSums.of(cost_model, log)
+        losses = [max(before - now, 0) for before, now in pairwise(log.fixed_at)]
         self._never_shrinks = log.tokens.rising and not any(losses)
         self._shared = [*sizes[:1], *(n - loss for n, loss in zip(sizes, losses, strict=False))]
         """Tokens that each prompt of the log shares with the one before it; the first: all."""
@@ -203,31 +242,19 @@ class LogPrefixSums:
             else -inf
         )
         self._max_size = min(cost_model.tier_edges[model], default=inf)
-        billed = cost_model.billed
-        self._last = [cost_model.last_cache_user.get(c, c - 1) for c in range(len(billed))]
-        self._reads = reads = [self._find_cached(c, last) for c, last in enumerate(self._last)]
+        self._reads = reads = [
+            self._find_cached(c, last) for c, last in enumerate(self._calls.last)
+        ]
         """The tokens that each call reads of the log's prompts if nothing is missed."""
-        special = {c for c, n in enumerate(cost_model.read_limits) if n < UNLIMITED_TOKENS} | set(
-            cost_model.last_cache_user
-        )
-        self._special = sorted(c for c in special if billed[c] and cost_model.has_cache)
-        """Billed calls that are not plain."""
-        plain = [b and cost_model.has_cache and c not in special for c, b in enumerate(billed)]
         self._billed_sizes = [
             n if b else -UNLIMITED_TOKENS for n, b in zip(sizes, billed, strict=True)
         ]
-        columns = (
-            billed,
-            [n if b else 0 for n, b in zip(sizes, billed, strict=True)],
-            [n if b else 0 for n, b in zip(cost_model.output, billed, strict=True)],
-            plain,
-            [n if p else 0 for n, p in zip(reads, plain, strict=True)],
-        )
-        sums = [[0, *accumulate(column)] for column in columns]
-        self._sums = list(map(_CallSums._make, zip(*sums, strict=True)))
-        """The sums over the calls before each call."""
-        self._last_billed = [-1, *accumulate((c if b else -1 for c, b in enumerate(billed)), max)]
-        """The last billed call before each call, or -1."""
+        prompts = (n if b else 0 for n, b in zip(sizes, billed, strict=True))
+        self._prompts = [0, *accumulate(prompts)]
+        """Tokens of the billed prompts before each call."""
+        plain_reads = (n if p else 0 for n, p in zip(reads, self._calls.plain, strict=True))
+        self._plain_reads = [0, *accumulate(plain_reads)]
+        """Tokens that the plain calls before each call read."""
 
     def _find_cached(self, call: int, last: int) -> int:
         """Return the tokens that a call reads from its last cache user if nothing is missed."""
@@ -260,14 +287,14 @@ class LogPrefixSums:
         size of those that are billed (below 0: none is).
         """
         if self._never_shrinks:
-            last = self._last_billed[stop]
+            last = self._calls.last_billed[stop]
             return self._sizes[start], self._sizes[last] if last >= start else -UNLIMITED_TOKENS
         smallest = min(self._shared[start + 1 : stop], default=self._sizes[start])
         return smallest, max(self._billed_sizes[start:stop])
 
     def add_run(self, tally: TokenSumsByPriceTier, sent: RunPromptSizes) -> None:
         """Add the calls of a run, one by one if prompts are too short or in another tier."""
-        cost_model, special = self.cost_model, self._special
+        cost_model, calls, special = self.cost_model, self._calls, self._calls.special
         prompts = read = output = 0
         # A seam: the first call shares only a part of the previous prompt.
         for start, stop, offset, has_seam in sent.spans():
@@ -279,18 +306,17 @@ class LogPrefixSums:
             ):
                 tally.add_calls(sent, range(start, stop))
                 continue
-            after, before = self._sums[stop], self._sums[start]
-            prompts += after.prompts - before.prompts + offset * (after.calls_n - before.calls_n)
-            output += after.outputs - before.outputs
+            prompts += self._prompts[stop] - self._prompts[start]
+            prompts += offset * (calls.calls_n[stop] - calls.calls_n[start])
+            output += calls.outputs[stop] - calls.outputs[start]
             # The first call of a segment shares less with the previous call, so it is not plain.
             first = start + has_seam
-            if has_seam:
-                before = self._sums[first]
-                read += cost_model.count_read_tokens(start, sent) if cost_model.billed[start] else 0
-            read += after.plain_reads - before.plain_reads
-            read += offset * (after.plain_n - before.plain_n)
+            if has_seam and cost_model.billed[start]:
+                read += cost_model.count_read_tokens(start, sent)
+            read += self._plain_reads[stop] - self._plain_reads[first]
+            read += offset * (calls.plain_n[stop] - calls.plain_n[first])
             for call in special[bisect_left(special, first) : bisect_left(special, stop)]:
-                if 0 <= self._last[call] < start:
+                if 0 <= calls.last[call] < start:
                     read += cost_model.count_read_tokens(call, sent)
                 else:  # both prompts have the same offset
                     read += cost_model.limit_read(call, self._reads[call] + offset)

@@ -520,9 +520,11 @@ class ColdCacheCalls:
                 f"A cache that lives {life} seconds is none: give a number above 0, or infinity."
             )
         self.log, self.life = log, life
-        self.cold: list[bool] = []
-        self.calls: list[int] = []
-        self.N: list[int] = [0]
+        # logs that share their rows share these, as they do not depend on the sizes of prompts
+        self.cold: list[bool]
+        self.calls: list[int]
+        self.N: list[int]
+        self.cold, self.calls, self.N = log.memo.setdefault(("cold calls", life), ([], [], [0]))
         self.F: list[int] = [0]
         self._fresh = LazyColumn(
             lambda a, b: [new - old for old, new in pairwise(self.F[a : b + 1])], np.int64
@@ -544,19 +546,21 @@ class ColdCacheCalls:
 
     def sync(self) -> ColdCacheCalls:
         """Extend the columns to the calls of the log."""
-        log, first_new, fixed = self.log, len(self.cold), self.log.fixed_at
-        if first_new == len(log.upto):
+        log, cold, calls_n = self.log, self.cold, len(self.log.upto)
+        if len(self.F) > calls_n:
             return self
-        sent, done, sizes = log.sent, log.end_times, log.tokens.C
-        for c in range(first_new, len(log.upto)):
-            is_cold = c == 0 or sent[c] - done[c - 1] >= self.life
-            shrunk = 0 if is_cold else max(fixed[c - 1] - fixed[c], 0)
-            fresh = sizes[c] if is_cold else max(sizes[c] + shrunk - sizes[c - 1], 0)
-            self.cold.append(is_cold)
+        for c in range(len(cold), calls_n):
+            is_cold = c == 0 or log.sent[c] - log.end_times[c - 1] >= self.life
+            cold.append(is_cold)
             if is_cold:
                 self.calls.append(c)
             self.N.append(self.N[-1] + is_cold)
-            self.F.append(self.F[-1] + fresh)
+        sizes, fixed, sums = log.tokens.C, log.fixed_at, self.F
+        for c in range(len(sums) - 1, calls_n):
+            fresh = sizes[c]
+            if not cold[c]:
+                fresh = max(fresh + max(fixed[c - 1] - fixed[c], 0) - sizes[c - 1], 0)
+            sums.append(sums[-1] + fresh)
         return self
 
     def alive(self, before: int, call: int) -> bool:
