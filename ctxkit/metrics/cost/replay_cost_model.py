@@ -17,9 +17,9 @@
 # over, not predicted; a prediction without the record's reads
 # (`engine.cache_model.input_cost_prediction`) gives the range `cost_low_usd` to `cost_high_usd`.
 #
-# Cost: O(calls) once for the record (prefix sums), then O(compactions + recorded misses) per run,
-# as prompts between compactions differ from the record's by a constant; O(calls) per run with a
-# pruning, or if the record has several models. Where the record's prompts shrink, a run also
+# Cost: O(calls) once for each model of the record (prefix sums), then for each of them
+# O(compactions + recorded misses) per run, as prompts between compactions differ from the record's
+# by a constant; O(calls) per run with a pruning. Where the record's prompts shrink, a run also
 # searches the calls between compactions for the smallest and the largest prompt.
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ from ctxkit.session.messages import Usage
 from ctxkit.tokens.prices import Price, price
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from ctxkit.metrics.prompt_sizes_and_contents import SentPromptSizes
     from ctxkit.policies.history.message_log import MessageLog
@@ -95,7 +95,8 @@ def bill_replay(
     """
     tally = TokenSumsByPriceTier(cost_model)
     if isinstance(sent, RunPromptSizes) and (sums := LogPrefixSums.of(cost_model, sent.log)):
-        sums.add_run(tally, sent)
+        for sums_of_model in sums:
+            sums_of_model.add_run(tally, sent)
     else:
         tally.add_calls(sent, range(len(sent)))
     priced = cost_model.has_usage and None not in [cost_model.prices[m] for m in cost_model.models]
@@ -111,7 +112,7 @@ class TokenSumsByPriceTier:
         self._sums: dict[tuple[int, int], FourTokens] = {}
         """Sums by price and lower edge of the tier."""
 
-    def add_calls(self, sent: SentPromptSizes, calls: range) -> None:
+    def add_calls(self, sent: SentPromptSizes, calls: Iterable[int]) -> None:
         """Add calls one by one."""
         cost_model = self.cost_model
         for call in calls:
@@ -172,12 +173,15 @@ def _sum_tokens(total: FourTokens | None, tokens: FourTokens) -> FourTokens:
 
 
 class _CallSums(NamedTuple):
-    """What prefix sums need of the calls apart from their prompts, for logs that share their rows.
+    """What prefix sums need of the calls of a model apart from their prompts, for logs that share
+    their rows.
 
     Sums are over the calls that precede each call.
     """
 
     cost_model: ReplayCostModel
+    billed: list[bool]
+    """True for each call of the model that the record bills."""
     last: list[int]
     """For each call the last one in its cache, or -1."""
     special: list[int]
@@ -193,16 +197,20 @@ class _CallSums(NamedTuple):
     """Sums of the plain calls."""
 
     @classmethod
-    def of(cls, cost_model: ReplayCostModel, log: MessageLog) -> _CallSums:
+    def of(cls, cost_model: ReplayCostModel, log: MessageLog, model: int) -> _CallSums:
         """Return the sums of a log, made once for all that share its rows."""
-        sums: _CallSums | None = log.memo.get("call sums")
+        key = ("call sums", model)
+        sums: _CallSums | None = log.memo.get(key)
         if sums is None or sums.cost_model is not cost_model:
-            sums = log.memo["call sums"] = cls._make_sums(cost_model)
+            sums = log.memo[key] = cls._make_sums(cost_model, model)
         return sums
 
     @classmethod
-    def _make_sums(cls, cost_model: ReplayCostModel) -> _CallSums:
-        billed, has_cache = cost_model.billed, cost_model.has_cache
+    def _make_sums(cls, cost_model: ReplayCostModel, model: int) -> _CallSums:
+        has_cache = cost_model.has_cache
+        billed = [
+            b and m == model for b, m in zip(cost_model.billed, cost_model.model, strict=True)
+        ]
         special = {c for c, n in enumerate(cost_model.read_limits) if n < UNLIMITED_TOKENS} | set(
             cost_model.last_cache_user
         )
@@ -210,6 +218,7 @@ class _CallSums(NamedTuple):
         outputs = (n if b else 0 for n, b in zip(cost_model.output, billed, strict=True))
         return cls(
             cost_model,
+            billed,
             [cost_model.last_cache_user.get(c, c - 1) for c in range(len(billed))],
             sorted(c for c in special if billed[c] and has_cache),
             plain,
@@ -221,16 +230,17 @@ class _CallSums(NamedTuple):
 
 
 class LogPrefixSums:
-    """Prefix sums over the calls of a log, for runs whose prompts differ from it by constants.
+    """Prefix sums over a model's calls of a log, for runs whose prompts differ by constants.
 
     If all prompts of consecutive calls are the log's plus one offset, so is every read of a plain
     call: sums over them follow from two prefix sums and the offset.
     """
 
     def __init__(self, cost_model: ReplayCostModel, log: MessageLog, model: int) -> None:
-        sizes, billed = log.tokens.C, cost_model.billed
+        sizes = log.tokens.C
         self.cost_model, self._model, self._sizes = cost_model, model, sizes
-        self._calls = _CallSums.of(cost_model, log)
+        self._calls = _CallSums.of(cost_model, log, model)
+        billed = self._calls.billed
         losses = [max(before - now, 0) for before, now in pairwise(log.fixed_at)]
         self._never_shrinks = log.tokens.rising and not any(losses)
         self._shared = [*sizes[:1], *(n - loss for n, loss in zip(sizes, losses, strict=False))]
@@ -267,19 +277,22 @@ class LogPrefixSums:
         return self.cost_model.count_expected_read(call, shared, before, size)
 
     @classmethod
-    def of(cls, cost_model: ReplayCostModel, log: MessageLog) -> LogPrefixSums | None:
-        """Return the sums of a log, made once; None for several models.
+    def of(cls, cost_model: ReplayCostModel, log: MessageLog) -> list[LogPrefixSums]:
+        """Return the sums of a log for each model with billed calls, made once.
 
         Args:
             cost_model: the cost model of the session.
-            log: its messages and calls; it keeps the sums.
+            log: its messages and calls; it keeps the sums. With other calls than the session it
+                has none.
         """
-        if len(cost_model.models) != 1 or len(log.tokens.C) != len(cost_model.billed):
-            return None
+        if len(log.tokens.C) != len(cost_model.billed):
+            return []
         memo = log.prompt_size_memo
-        sums: LogPrefixSums | None = memo.get("plain calls")
-        if sums is None or sums.cost_model is not cost_model:
-            sums = memo["plain calls"] = cls(cost_model, log, *cost_model.models)
+        sums: list[LogPrefixSums] = memo.get("plain calls", [])
+        if not sums or sums[0].cost_model is not cost_model:
+            pairs = zip(cost_model.model, cost_model.billed, strict=True)
+            models = dict.fromkeys(m for m, is_billed in pairs if is_billed)
+            sums = memo["plain calls"] = [cls(cost_model, log, m) for m in models]
         return sums
 
     def _find_extremes(self, start: int, stop: int) -> tuple[int, int]:
@@ -304,14 +317,14 @@ class LogPrefixSums:
                 or smallest + offset < self._min_size
                 or largest + offset > self._max_size
             ):
-                tally.add_calls(sent, range(start, stop))
+                tally.add_calls(sent, (c for c in range(start, stop) if calls.billed[c]))
                 continue
             prompts += self._prompts[stop] - self._prompts[start]
             prompts += offset * (calls.calls_n[stop] - calls.calls_n[start])
             output += calls.outputs[stop] - calls.outputs[start]
             # The first call of a segment shares less with the previous call, so it is not plain.
             first = start + has_seam
-            if has_seam and cost_model.billed[start]:
+            if has_seam and calls.billed[start]:
                 read += cost_model.count_read_tokens(start, sent)
             read += self._plain_reads[stop] - self._plain_reads[first]
             read += offset * (calls.plain_n[stop] - calls.plain_n[first])
