@@ -112,9 +112,9 @@ def get_cumulative_input_data(
                 np.nan_to_num(c[rows]).astype(np.int64) for c in (turn, cumulative, inputs, outputs)
             )
             agents.append(CumulativeAgentTokens(name, *columns))
-    fired, is_unknown = np.zeros(len(table), dtype=bool), False
+    fired, hides_compactions = np.zeros(len(table), dtype=bool), False
     if "compaction_occurred" in table.columns:
-        is_unknown = bool(len(table)) and bool(table["compaction_occurred"].isna().all())
+        hides_compactions = bool(len(table)) and bool(table["compaction_occurred"].isna().all())
         fired = table["compaction_occurred"].fillna(False).to_numpy(dtype=bool)  # noqa: FBT003
     # A marker row has the number of the turn after the compaction; a flag in a turn's row belongs
     # to the turn before the compaction.
@@ -125,7 +125,7 @@ def get_cumulative_input_data(
         _first_positive(table, "warn_at"),
         _first_positive(table, "cutover_at"),
         _find_hand_offs(table),
-        is_unknown,
+        hides_compactions,
     )
 
 

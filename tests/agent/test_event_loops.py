@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import signal
 import subprocess
 import sys
 import textwrap
+import weakref
 
 import pytest
 from waiting import HANG, PATIENCE
 
-from ctxkit.agent.event_loop_threads import BackgroundTask, run_coroutine
+from ctxkit.agent.event_loop_threads import BackgroundTask, EventLoopClientBase, run_coroutine
 
 
 async def slow(log: list):
@@ -93,3 +95,18 @@ def test_an_ending_that_fails_is_raised_and_not_waited_for():
 
     with pytest.raises(ZeroDivisionError):
         BackgroundTask(work(), lambda: 1 / 0).result(PATIENCE)
+
+
+class _Client(EventLoopClientBase):
+    async def _stop_client(self) -> None:
+        pass
+
+
+def test_a_client_that_was_closed_is_not_held_until_the_end_of_the_process():
+    client = _Client()
+    client._on_loop()
+    client.close()
+    held = weakref.ref(client)
+    del client
+    gc.collect()
+    assert held() is None

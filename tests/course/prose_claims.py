@@ -38,7 +38,7 @@ from ctxkit.engine.cache_model import input_cost_prediction as prediction
 from ctxkit.engine.cache_model import interval_calibration
 from ctxkit.engine.cache_model.call_features import measure_pause
 from ctxkit.experiments import compare_settings, studies
-from ctxkit.formats.chat_api_parsers import parse_usage
+from ctxkit.formats.chat_message_and_usage_parsers import parse_usage
 from ctxkit.metrics import (
     compaction_formulas,
     compaction_outcomes,

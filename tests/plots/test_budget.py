@@ -53,6 +53,14 @@ def test_a_turn_frame_gives_the_same():
     )
 
 
+def test_compactions_are_unknown_where_the_column_is_empty_and_none_where_it_is_missing():
+    frame = ck.frame(team())
+    assert not get_cumulative_input_data(frame).hides_compactions
+    without = get_cumulative_input_data(frame.drop(columns="compaction_occurred"))
+    assert (without.compactions, without.hides_compactions) == ((), False)
+    assert get_cumulative_input_data(frame.assign(compaction_occurred=pd.NA)).hides_compactions
+
+
 def test_markers_of_a_snapshot_log_are_no_agent_and_count_one_ahead():
     rows = [
         ("Dev", 0, 10, 1, 10, 60, 100, False),

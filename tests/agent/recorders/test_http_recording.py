@@ -19,7 +19,7 @@ from agent.models.fake_provider_server import OUT, PROMPT, Play, wire
 
 import ctxkit as ck
 from ctxkit.agent import Recording, load_litellm
-from ctxkit.agent.recorders.api_call_parsers import detect_api, parse_call
+from ctxkit.agent.recorders.api_call_parsers import detect_api, parse_call, parse_response
 from ctxkit.agent.recorders.api_call_recorder import HttpExchange
 
 pytestmark = pytest.mark.filterwarnings("default")  # LiteLLM's libraries warn about each other
@@ -482,3 +482,10 @@ def test_calls_of_another_service_do_not_hide_the_others(kind, said):
         heard = HttpExchange(k, "http://h/x", body, 1.0, litellm=False, data=[data], status=200)
         live.add_exchange(heard, None)
     assert ["hi", "ok"] in [[m.text for m in s.messages] for s in live.sessions]
+
+
+@pytest.mark.parametrize(("status", "is_failed"), [(399, False), (400, True)])
+def test_a_response_fails_from_status_400_on(status, is_failed):
+    body = b'{"choices": [], "error": {"message": "no such model"}}'
+    response = parse_response("openai", body, status)
+    assert ("choices" in response and response["choices"] == []) is not is_failed
