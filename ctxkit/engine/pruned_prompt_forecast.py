@@ -193,7 +193,7 @@ def make_whole_log_forecast(
         pruning: the pruning of each prompt.
         clock: the calls that find a cold cache.
     """
-    forecasts: dict[Any, PrunedPromptForecast] = log.memo.setdefault("pruned", {})
+    forecasts: dict[Any, PrunedPromptForecast] = log.prompt_size_memo.setdefault("pruned", {})
     parts = tuple(_part_identity(part) for part in flatten_chain(pruning))
     key = parts, budget.limit, budget.reserve, clock.life, len(log), log.calls
     forecast = forecasts.get(key)

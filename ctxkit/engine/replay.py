@@ -20,6 +20,7 @@ from ctxkit.engine import (
 )
 from ctxkit.engine.context_rules_run import find_first_compaction_call
 from ctxkit.engine.prompt_checks_and_repairs import count_refused_calls
+from ctxkit.engine.run_and_session_conversion import with_recorded_calls
 from ctxkit.engine.sent_prompts import SentPrompts
 from ctxkit.errors import BadArguments
 from ctxkit.formats.sessions_from_arguments import accepts_session
@@ -184,7 +185,7 @@ def build_log_keeping_recorded_sizes(
         return build_log_with_recorded_calls(0)
     log = build_log_with_recorded_calls(calls)
     first = find_first_compaction_call(log, rules, limit)
-    return log if first >= calls else build_log_with_recorded_calls(first)
+    return log if first >= calls else with_recorded_calls(log, first)
 
 
 def find_context_window(session: Session) -> int | None:

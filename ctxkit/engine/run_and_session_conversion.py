@@ -97,6 +97,7 @@ def make_log_from_session(
         )
         # sizes are looked up by identity, so the messages must live as long as the log
         log.memo["session"] = session
+        log.memo["sizes"] = anchored
     assert tokens is not None  # noqa: S101  for the type checker
     if fixed_parts is None:
         fixed_parts = [
@@ -116,6 +117,20 @@ def make_log_from_session(
         log.append(entry, size, turn=turns[position])
         last_time = last_time if entry.time is None else entry.time
     return log
+
+
+def with_recorded_calls(log: MessageLog, recorded_calls: int) -> MessageLog:
+    """Return the log with another number of calls sized as recorded; it shares the rows.
+
+    Args:
+        log: a log with sizes that are anchored on the recorded usage; it keeps the result.
+        recorded_calls: as `make_log_from_session` takes it.
+    """
+    logs: dict[int, MessageLog] = log.prompt_size_memo.setdefault("by recorded calls", {})
+    if recorded_calls not in logs:
+        fixed_parts = _choose_fixed_parts(log.memo["sizes"], recorded_calls)
+        logs[recorded_calls] = log.with_fixed_parts(fixed_parts)
+    return logs[recorded_calls]
 
 
 def get_run_of_replay(session: Session) -> RulesRun | None:
@@ -286,7 +301,12 @@ def _fixed_parts(
         return list(fixed)
     if fixed is not None or anchored is None or not anchored.fixed_at:
         return [fixed or 0] * len(session.calls)
-    return [*anchored.unseen_at[:recorded_calls], *anchored.first_fixed_at[recorded_calls:]]
+    return _choose_fixed_parts(anchored, recorded_calls)
+
+
+def _choose_fixed_parts(sizes: MessageSizes, recorded_calls: int) -> list[int]:
+    """Return the fixed part of each call, in so many calls as recorded."""
+    return [*sizes.unseen_at[:recorded_calls], *sizes.first_fixed_at[recorded_calls:]]
 
 
 def interleave_edits(messages: Iterable[Message], run: RulesRun) -> Iterator[Message | Edit]:

@@ -487,8 +487,15 @@ class SessionAnalysisCache:
 
     @cached_property
     def prediction(self) -> SessionInputCostPredictionErrors:
-        """Input cost as predicted from other sessions."""
-        return predict_input_cost(self.session, logs=self.logs)
+        """Input cost as predicted from other sessions; cached in the session without `logs`."""
+        if self.logs is not None:
+            return predict_input_cost(self.session, logs=self.logs)
+        cached = self.session.__dict__.get("input cost prediction")
+        if cached is None or cached[0] is not self.sheet:  # made anew with other prices
+            cached = self.sheet, predict_input_cost(self.session)
+            self.session.__dict__["input cost prediction"] = cached
+        prediction: SessionInputCostPredictionErrors = cached[1]
+        return prediction
 
     @cached_property
     def memory(self) -> ItemIndex:

@@ -15,7 +15,9 @@ from ctxkit.engine import (
     run_rules,
     with_message_ids,
 )
-from ctxkit.policies import Rules, triggers
+from ctxkit.engine.run_and_session_conversion import with_recorded_calls
+from ctxkit.errors import BadArguments
+from ctxkit.policies import Rules, Window, triggers
 from ctxkit.session import Edit, Message, Usage
 
 
@@ -102,6 +104,46 @@ def test_a_log_has_the_calls_times_agents_and_fixed_parts_of_a_session():
     assert [same.fixed_in(n) for n in range(3)] == [5, 5, 5]
     bare = make_log_from_session(s, Rules(counter=Fours()), tokens=[1] * 6)
     assert [bare.fixed_in(n) for n in range(3)] == [0, 0, 0]
+
+
+def test_a_log_with_other_calls_as_recorded_is_one_built_so():
+    """It shares the rows, and neither of the two logs can grow any more."""
+    prompts = [100, 260, 200, 420, 400, 700]  # the third and the fifth prompt shrink
+    log = [m for n in prompts for m in (user("u" * 400), reply(prompt=n))]
+    whole = with_message_ids(session(*log))
+    rules = Rules(Window(keep_tokens=150), triggers.Above(300), counter=Fours())
+    base = make_log_from_session(whole, rules, recorded_calls=6)
+    run_rules(base, rules)  # leaves sums of its own prompts with the log
+    for calls in range(7):
+        derived = with_recorded_calls(base, calls)
+        built = make_log_from_session(whole, rules, recorded_calls=calls)
+        assert with_recorded_calls(base, calls) is derived
+        assert (derived.fixed_at, derived.fixed) == (built.fixed_at, built.fixed)
+        for name in ("C", "Q", "P", "sizes", "rising", "owing"):
+            assert getattr(derived.tokens, name) == getattr(built.tokens, name)
+        assert derived.estimates is derived.tokens
+        done, expected = run_rules(derived, rules), run_rules(built, rules)
+        assert done.prompts.tolist() == expected.prompts.tolist()
+        assert done.fresh_tokens.tolist() == expected.fresh_tokens.tolist()
+        assert [c.call for c in done.compactions] == [c.call for c in expected.compactions]
+        assert derived.messages is base.messages
+    for one in (base, derived):
+        with pytest.raises(BadArguments, match="shares the rows"):
+            one.append(user())
+        with pytest.raises(BadArguments, match="shares the rows"):
+            one.open()
+
+
+def test_a_log_with_other_fixed_parts_keeps_its_estimates_and_what_it_was_billed_beyond():
+    s = session(user(), reply(), user(), reply())
+    rules = Rules(counter=Fours(), estimator=Fours())
+    log = make_log_from_session(s, rules, tokens=[10] * 4, fixed=[5, 5])
+    log.bill_extra(3)
+    other = log.with_fixed_parts([1, 4])
+    assert (log.tokens.C, log.tokens.Q) == ([15, 35], [0, 15, 53])
+    assert (other.tokens.C, other.tokens.Q, other.fixed) == ([11, 34], [0, 11, 48], 4)
+    assert (other.tokens.owing, other.tokens.rising) == (True, False)
+    assert other.estimates is log.estimates
 
 
 def test_recorded_compactions_stand_beside_the_log():

@@ -11,6 +11,7 @@ from make_scores import format_page
 
 import ctxkit as ck
 from ctxkit.engine import run_replay
+from ctxkit.engine.cache_model.input_cost_prediction import predict_input_cost
 from ctxkit.engine.replay import compute_shared_tokens
 from ctxkit.errors import BadArguments
 from ctxkit.experiments import SCORE_COLUMN_NAMES
@@ -19,6 +20,7 @@ from ctxkit.experiments.rules_comparison_on_one_session import DETAIL_HEADS
 from ctxkit.metrics.prompt_sizes_and_contents import PromptAndSharedPrefixSizes
 from ctxkit.policies import Above, Rules, recorded_rules
 from ctxkit.session import Usage
+from ctxkit.tokens import prices
 
 MODEL = "claude-sonnet-4-5"
 
@@ -55,6 +57,17 @@ def test_a_replay_without_compaction_costs_what_the_model_says_of_the_record():
         assert none[name] == pytest.approx(one[name]), name
     assert (one["source"], none["source"]) == ("recorded", "derived")
     assert one["closure_error"] == pytest.approx(0)
+
+
+def test_a_prediction_is_made_once_for_a_session_and_its_prices():
+    s = talk(model="own-model-with-prices")
+    for read_price in (1e-7, 9e-7):
+        own = prices.Price(input=1e-6, output=5e-6, cache_read=read_price, cache_write=1e-6)
+        prices.register("own-model-with-prices", own)
+        found = SessionAnalysisCache(s).prediction
+        assert SessionAnalysisCache(s).prediction is found
+        assert found == predict_input_cost(s)
+    assert found.error is not None
 
 
 def test_a_cut_rewrites_everything_behind_the_first_changed_token():

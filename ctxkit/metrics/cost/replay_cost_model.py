@@ -17,14 +17,16 @@
 # over, not predicted; a prediction without the record's reads
 # (`engine.cache_model.input_cost_prediction`) gives the range `cost_low_usd` to `cost_high_usd`.
 #
-# Cost: O(calls) once for the record (prefix sums), then O(compactions + recorded misses + switches
-# of agent) per run, as prompts between compactions differ from the record's by a constant; O(calls)
-# per run with a pruning, or if the record has several models or its prompts shrink.
+# Cost: O(calls) once for each model of the record (prefix sums), then for each of them
+# O(compactions + recorded misses + switches of agent) per run, as prompts between compactions
+# differ from the record's by a constant; O(calls) per run with a pruning. Where the record's
+# prompts shrink, a run also searches the calls between compactions for the smallest and the largest
+# prompt.
 
 from __future__ import annotations
 
 from bisect import bisect_left
-from itertools import accumulate
+from itertools import accumulate, pairwise
 from math import inf
 from statistics import median
 from typing import TYPE_CHECKING, NamedTuple
@@ -42,7 +44,7 @@ from ctxkit.session.messages import Usage
 from ctxkit.tokens.prices import Price, price
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from ctxkit.metrics.prompt_sizes_and_contents import PromptAndSharedPrefixSizes
     from ctxkit.policies.history.message_log import MessageLog
@@ -94,7 +96,8 @@ def bill_replay(
     """
     tally = TokenSumsByPriceTier(cost_model)
     if isinstance(sent, RunPromptSizes) and (sums := LogPrefixSums.of(cost_model, sent.log)):
-        sums.add_run(tally, sent)
+        for sums_of_model in sums:
+            sums_of_model.add_run(tally, sent)
     else:
         tally.add_calls(sent, range(len(sent)))
     priced = cost_model.has_usage and None not in [cost_model.prices[m] for m in cost_model.models]
@@ -110,7 +113,7 @@ class TokenSumsByPriceTier:
         self._sums: dict[tuple[int, int], FourTokens] = {}
         """Sums by price and lower edge of the tier."""
 
-    def add_calls(self, sent: PromptAndSharedPrefixSizes, calls: range) -> None:
+    def add_calls(self, sent: PromptAndSharedPrefixSizes, calls: Iterable[int]) -> None:
         """Add calls one by one."""
         cost_model = self.cost_model
         for call in calls:
@@ -171,25 +174,78 @@ def _sum_tokens(total: FourTokens | None, tokens: FourTokens) -> FourTokens:
 
 
 class _CallSums(NamedTuple):
-    """Sums over the billed calls of a log that precede a call."""
+    """What prefix sums need of the calls of a model apart from their prompts, for logs that share
+    their rows.
 
-    calls_n: int
-    prompts: int
-    outputs: int
-    plain_n: int
-    """Number of plain calls: the previous call used the cache last, and the record hit."""
-    plain_reads: int
+    Sums are over the calls that precede each call.
+    """
+
+    cost_model: ReplayCostModel
+    billed: list[bool]
+    """True for each call of the model that the record bills."""
+    last: list[int]
+    """For each call the last one in its cache, or -1."""
+    special: list[int]
+    """Billed calls that are not plain: the cache had another last user, or the record missed."""
+    plain: list[bool]
+    last_billed: list[int]
+    """The last billed call before each call, or -1."""
+    calls_n: list[int]
+    """Sums of the billed calls."""
+    outputs: list[int]
+    """Sums of their output, in tokens."""
+    plain_n: list[int]
+    """Sums of the plain calls."""
+
+    @classmethod
+    def of(cls, cost_model: ReplayCostModel, log: MessageLog, model: int) -> _CallSums:
+        """Return the sums of a log, made once for all that share its rows."""
+        key = ("call sums", model)
+        sums: _CallSums | None = log.memo.get(key)
+        if sums is None or sums.cost_model is not cost_model:
+            sums = log.memo[key] = cls._make_sums(cost_model, model)
+        return sums
+
+    @classmethod
+    def _make_sums(cls, cost_model: ReplayCostModel, model: int) -> _CallSums:
+        has_cache = cost_model.has_cache
+        billed = [
+            b and m == model for b, m in zip(cost_model.billed, cost_model.model, strict=True)
+        ]
+        special = {c for c, n in enumerate(cost_model.read_limits) if n < UNLIMITED_TOKENS} | set(
+            cost_model.last_cache_user
+        )
+        plain = [b and has_cache and c not in special for c, b in enumerate(billed)]
+        outputs = (n if b else 0 for n, b in zip(cost_model.output, billed, strict=True))
+        return cls(
+            cost_model,
+            billed,
+            [cost_model.last_cache_user.get(c, c - 1) for c in range(len(billed))],
+            sorted(c for c in special if billed[c] and has_cache),
+            plain,
+            [-1, *accumulate((c if b else -1 for c, b in enumerate(billed)), max)],
+            [0, *accumulate(billed)],
+            [0, *accumulate(outputs)],
+            [0, *accumulate(plain)],
+        )
 
 
 class LogPrefixSums:
-    """Prefix sums over the calls of a log, for runs whose prompts differ from it by constants.
+    """Prefix sums over a model's calls of a log, for runs whose prompts differ by constants.
 
     If all prompts of consecutive calls are the log's plus one offset, so is every read of a plain
     call: sums over them follow from two prefix sums and the offset.
     """
 
-    def __init__(self, cost_model: ReplayCostModel, sizes: list[int], model: int) -> None:
+    def __init__(self, cost_model: ReplayCostModel, log: MessageLog, model: int) -> None:
+        sizes = log.tokens.C
         self.cost_model, self._model, self._sizes = cost_model, model, sizes
+        self._calls = _CallSums.of(cost_model, log, model)
+        billed = self._calls.billed
+        losses = [max(before - now, 0) for before, now in pairwise(log.fixed_at)]
+        self._never_shrinks = log.tokens.rising and not any(losses)
+        self._shared = [*sizes[:1], *(n - loss for n, loss in zip(sizes, losses, strict=False))]
+        """Tokens that each prompt of the log shares with the one before it; the first: all."""
         # Bounds of the sizes at which a prompt is cached, its read is not below 0, and its price is
         # that of the lowest tier.
         self._min_size = (
@@ -198,82 +254,88 @@ class LogPrefixSums:
             else -inf
         )
         self._max_size = min(cost_model.tier_edges[model], default=inf)
-        billed = cost_model.billed
-        self._last = [cost_model.last_cache_user.get(c, c - 1) for c in range(len(billed))]
-        self._reads = reads = [self._find_cached(c, last) for c, last in enumerate(self._last)]
+        self._reads = reads = [
+            self._find_cached(c, last) for c, last in enumerate(self._calls.last)
+        ]
         """The tokens that each call reads of the log's prompts if nothing is missed."""
-        special = {c for c, n in enumerate(cost_model.read_limits) if n < UNLIMITED_TOKENS} | set(
-            cost_model.last_cache_user
-        )
-        self._special = sorted(c for c in special if billed[c] and cost_model.has_cache)
-        """Billed calls that are not plain."""
-        plain = [b and cost_model.has_cache and c not in special for c, b in enumerate(billed)]
-        columns = (
-            billed,
-            [n if b else 0 for n, b in zip(sizes, billed, strict=True)],
-            [n if b else 0 for n, b in zip(cost_model.output, billed, strict=True)],
-            plain,
-            [n if p else 0 for n, p in zip(reads, plain, strict=True)],
-        )
-        sums = [[0, *accumulate(column)] for column in columns]
-        self._sums = list(map(_CallSums._make, zip(*sums, strict=True)))
-        """The sums over the calls before each call."""
-        self._last_billed = [-1, *accumulate((c if b else -1 for c, b in enumerate(billed)), max)]
-        """The last billed call before each call, or -1."""
+        self._billed_sizes = [
+            n if b else -UNLIMITED_TOKENS for n, b in zip(sizes, billed, strict=True)
+        ]
+        prompts = (n if b else 0 for n, b in zip(sizes, billed, strict=True))
+        self._prompts = [0, *accumulate(prompts)]
+        """Tokens of the billed prompts before each call."""
+        plain_reads = (n if p else 0 for n, p in zip(reads, self._calls.plain, strict=True))
+        self._plain_reads = [0, *accumulate(plain_reads)]
+        """Tokens that the plain calls before each call read."""
 
     def _find_cached(self, call: int, last: int) -> int:
         """Return the tokens that a call reads from its last cache user if nothing is missed."""
         size = self._sizes[call]
-        before = size if last < 0 else self._sizes[last]
-        return self.cost_model.count_expected_read(call, min(before, size), before, size)
+        if last < 0:
+            return self.cost_model.count_expected_read(call, size, size, size)
+        before, shared = self._sizes[last], self._shared[call]
+        if last < call - 1:  # the shortest prefix common to all calls in between
+            shared = min(before, *self._shared[last + 1 : call + 1])
+        return self.cost_model.count_expected_read(call, shared, before, size)
 
     @classmethod
-    def of(cls, cost_model: ReplayCostModel, log: MessageLog) -> LogPrefixSums | None:
-        """Return the sums of a log, made once; None for several models or shrinking prompts.
+    def of(cls, cost_model: ReplayCostModel, log: MessageLog) -> list[LogPrefixSums]:
+        """Return the sums of a log for each model with billed calls, made once.
 
         Args:
             cost_model: the cost model of the session.
-            log: its messages and calls; it keeps the sums.
+            log: its messages and calls; it keeps the sums. With other calls than the session it
+                has none.
         """
-        if len(cost_model.models) != 1 or not log.tokens.rising:
-            return None
         if len(log.tokens.C) != len(cost_model.billed):
-            return None
-        sums: LogPrefixSums | None = log.memo.get("plain calls")
-        if sums is None or sums.cost_model is not cost_model:
-            sums = log.memo["plain calls"] = cls(cost_model, log.tokens.C, *cost_model.models)
+            return []
+        memo = log.prompt_size_memo
+        sums: list[LogPrefixSums] = memo.get("plain calls", [])
+        if not sums or sums[0].cost_model is not cost_model:
+            pairs = zip(cost_model.model, cost_model.billed, strict=True)
+            models = dict.fromkeys(m for m, is_billed in pairs if is_billed)
+            sums = memo["plain calls"] = [cls(cost_model, log, m) for m in models]
         return sums
+
+    def _find_extremes(self, start: int, stop: int) -> tuple[int, int]:
+        """Return the smallest size or shared prefix of the log's calls start..stop, and the largest
+        size of those that are billed (below 0: none is).
+        """
+        if self._never_shrinks:
+            last = self._calls.last_billed[stop]
+            return self._sizes[start], self._sizes[last] if last >= start else -UNLIMITED_TOKENS
+        smallest = min(self._shared[start + 1 : stop], default=self._sizes[start])
+        return smallest, max(self._billed_sizes[start:stop])
 
     def add_run(self, tally: TokenSumsByPriceTier, sent: RunPromptSizes) -> None:
         """Add the calls of a run, one by one if prompts are too short or in another tier."""
-        cost_model, sizes, special = self.cost_model, self._sizes, self._special
+        cost_model, calls, special = self.cost_model, self._calls, self._calls.special
         prompts = read = output = 0
         # A seam: the first call shares only a part of the previous prompt.
         for start, stop, offset, has_seam in sent.spans():
-            last_billed = self._last_billed[stop]
-            # Prompts of the log rise, so the last billed one is the largest.
-            peak = (
-                sizes[last_billed] + offset if offset is not None and last_billed >= start else -1
-            )
-            if offset is None or sizes[start] + offset < self._min_size or peak > self._max_size:
-                tally.add_calls(sent, range(start, stop))
+            smallest, largest = self._find_extremes(start, stop)
+            if (
+                offset is None
+                or smallest + offset < self._min_size
+                or largest + offset > self._max_size
+            ):
+                tally.add_calls(sent, (c for c in range(start, stop) if calls.billed[c]))
                 continue
-            after, before = self._sums[stop], self._sums[start]
-            prompts += after.prompts - before.prompts + offset * (after.calls_n - before.calls_n)
-            output += after.outputs - before.outputs
+            prompts += self._prompts[stop] - self._prompts[start]
+            prompts += offset * (calls.calls_n[stop] - calls.calls_n[start])
+            output += calls.outputs[stop] - calls.outputs[start]
             # The first call of a segment shares less with the previous call, so it is not plain.
             first = start + has_seam
-            if has_seam:
-                before = self._sums[first]
-                read += cost_model.count_read_tokens(start, sent) if cost_model.billed[start] else 0
-            read += after.plain_reads - before.plain_reads
-            read += offset * (after.plain_n - before.plain_n)
+            if has_seam and calls.billed[start]:
+                read += cost_model.count_read_tokens(start, sent)
+            read += self._plain_reads[stop] - self._plain_reads[first]
+            read += offset * (calls.plain_n[stop] - calls.plain_n[first])
             for call in special[bisect_left(special, first) : bisect_left(special, stop)]:
-                if 0 <= self._last[call] < start:
+                if 0 <= calls.last[call] < start:
                     read += cost_model.count_read_tokens(call, sent)
                 else:  # both prompts have the same offset
                     read += cost_model.limit_read(call, self._reads[call] + offset)
-            tally.peak = max(tally.peak, peak)
+            tally.peak = max(tally.peak, largest + offset)
         rest = prompts - read
         written = rest if cost_model.has_cache and cost_model.fit.writes else 0
         tally.prompts += prompts

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
+from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,7 +13,7 @@ from ctxkit.session.messages import Attachment, SizeOnly, Text, Thinking, ToolCa
 from ctxkit.tokens.message_token_counting import count_call_chars
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Sequence
 
     from numpy.typing import DTypeLike, NDArray
 
@@ -79,6 +80,21 @@ class RowAndCallSums:
         if tokens:
             self.Q[-1] += tokens
             self.owing, self.rising = True, False
+
+    def with_call_changes(self, changes: Sequence[int]) -> RowAndCallSums:
+        """Return the sums with prompts changed by so many tokens; the sums over rows are shared.
+
+        Args:
+            changes: tokens to add to the prompt of each call.
+        """
+        other = RowAndCallSums()
+        other.sizes, other.P, other.owing = self.sizes, self.P, self.owing
+        other.C = [size + n for size, n in zip(self.C, changes, strict=True)]
+        other.Q = [
+            total + n for total, n in zip(self.Q, accumulate(changes, initial=0), strict=True)
+        ]
+        other.rising = not self.owing and all(a <= b for a, b in pairwise(other.C))
+        return other
 
     def get_extra_billed(self, start: int, stop: int) -> NDArray[Any] | int:
         """Return the tokens billed for the calls start..stop in addition to `C`."""

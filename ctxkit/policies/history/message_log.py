@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from copy import copy
 from itertools import pairwise
 from math import inf, nan
 from typing import TYPE_CHECKING, Any
@@ -23,7 +24,7 @@ from ctxkit.session.messages import OTHER_AGENT_KINDS, Thinking, ToolCall
 from ctxkit.tokens.exact_counters import MemoizingCounter
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Sequence
 
     from numpy.typing import NDArray
 
@@ -36,7 +37,9 @@ if TYPE_CHECKING:
 # Both only grow. A prompt without edits is the rows 0 to ``upto[call]``, so every question about it
 # is answered from running sums over rows, by bisection, without looking at messages.
 # NumPy columns are derived lazily (`LazyColumn`); values that other code derives from the log
-# (clocks, extracts, schedules) are cached in `memo` and live as long as the log.
+# (extracts, schedules) are cached in `memo` and live as long as the log. What depends on the sizes
+# of prompts (clocks, sums) is in `prompt_size_memo`: logs that differ in their fixed parts only
+# share all the rest (`with_fixed_parts`).
 
 
 class CallGroupBoundaries:
@@ -68,7 +71,9 @@ class CallGroupBoundaries:
         self.late_cuts: dict[int, int] = {}
         """Rows before which a late result made a cut unsafe, and the call since which it is."""
         self.memo: dict[Any, Any] = {}
-        """Caches of values that other code derives from this log, by their own keys."""
+        """Caches of values that other code derives from this log, by their own keys; none depends
+        on the fixed part of a prompt.
+        """
         self._protected: set[int] = set()
         self._call_rows: dict[str, int] = {}
         self._columns = {
@@ -190,6 +195,8 @@ class MessageLog(CallGroupBoundaries):
         self.estimates = self.tokens if estimator is None else RowAndCallSums()
         self.scale = 1.0
         """Factor that corrects the counter where recorded sizes show a bias."""
+        self.prompt_size_memo: dict[Any, Any] = {}
+        """Caches, like `memo`, of values that depend on the sizes of prompts."""
         self.turns: list[int] = []
         self.turn = TurnStartTracker()
         self.turn_firsts: list[int] = []
@@ -208,6 +215,7 @@ class MessageLog(CallGroupBoundaries):
         self._has_open_call = False
         self._has_answer = False
         self._unsent_estimate = 0
+        self._shares_rows = False
         self._columns |= _make_columns(self)
 
     @classmethod
@@ -249,6 +257,24 @@ class MessageLog(CallGroupBoundaries):
         firsts = self.turn_firsts
         return firsts[call] if call < len(firsts) else self.turn.coming(len(self.messages))
 
+    def with_fixed_parts(self, fixed_at: Sequence[int]) -> MessageLog:
+        """Return a log of the same rows and calls, with other fixed parts of the prompts.
+
+        The two logs share all that does not depend on the fixed parts, so neither can grow again.
+
+        Args:
+            fixed_at: tokens of the fixed part of each call.
+        """
+        self._shares_rows = True
+        other = copy(self)
+        other.fixed_at, other.prompt_size_memo = list(fixed_at), {}
+        other.fixed = fixed_at[-1] if fixed_at else self.fixed
+        changes = [new - old for new, old in zip(fixed_at, self.fixed_at, strict=True)]
+        other.tokens = self.tokens.with_call_changes(changes)
+        if self.estimates is self.tokens:
+            other.estimates = other.tokens
+        return other
+
     # -- growing ----------------------------------------------------------------------------------
 
     def open(
@@ -267,6 +293,7 @@ class MessageLog(CallGroupBoundaries):
             fixed: tokens of the fixed part; None: as in the call before.
             implied: the call is only known from its reply.
         """
+        self._check_growth()
         self.fixed = self.fixed if fixed is None else fixed
         self.fixed_at.append(self.fixed)
         self.upto.append(len(self.messages))
@@ -298,6 +325,7 @@ class MessageLog(CallGroupBoundaries):
             estimate: its size by the estimator; None: count it.
             turn: number of its turn; None: the message's own, else one per user message.
         """
+        self._check_growth()
         role = ROLE_CODES[message.role]
         if role == ASSISTANT:
             self._record_reply(message)
@@ -323,6 +351,10 @@ class MessageLog(CallGroupBoundaries):
         self.of_role[role].append(row)
         self._add_to_group(message, role, row)
         self.turn.add(row, role, message, group=self.groups[row], number=self.turns[row])
+
+    def _check_growth(self) -> None:
+        if self._shares_rows:
+            raise BadArguments("Another log shares the rows of this one: build a log that grows.")
 
     def _carry_unsent_estimate(self, message: Message, role: int) -> None:
         """Add the estimate of a failed reply to the next message, if the estimator counts failures.
@@ -385,7 +417,7 @@ class MessageLog(CallGroupBoundaries):
     def bill_extra(self, tokens: int) -> None:
         """Bill the last call `tokens` more than its prompt was known to have."""
         self.tokens.bill_extra(tokens)
-        self.memo.pop("spending", None)
+        self.prompt_size_memo.pop("spending", None)
 
     # -- reading ----------------------------------------------------------------------------------
 
@@ -425,7 +457,9 @@ class MessageLog(CallGroupBoundaries):
     def spending(self) -> dict[str, tuple[list[int], list[int]]]:
         """Return for each agent running sums over calls: number and size of its own calls."""
         Q = self.tokens.Q  # noqa: N806  as it is called there
-        sums: dict[str, tuple[list[int], list[int]]] = self.memo.setdefault("spending", {})
+        sums: dict[str, tuple[list[int], list[int]]] = self.prompt_size_memo.setdefault(
+            "spending", {}
+        )
         for name in self.callers:
             sums.setdefault(name, ([0], [0]))
         for name, (counts, sizes) in sums.items():
@@ -486,9 +520,11 @@ class ColdCacheCalls:
                 f"A cache that lives {life} seconds is none: give a number above 0, or infinity."
             )
         self.log, self.life = log, life
-        self.cold: list[bool] = []
-        self.calls: list[int] = []
-        self.N: list[int] = [0]
+        # logs that share their rows share these, as they do not depend on the sizes of prompts
+        self.cold: list[bool]
+        self.calls: list[int]
+        self.N: list[int]
+        self.cold, self.calls, self.N = log.memo.setdefault(("cold calls", life), ([], [], [0]))
         self.F: list[int] = [0]
         self._fresh = LazyColumn(
             lambda a, b: [new - old for old, new in pairwise(self.F[a : b + 1])], np.int64
@@ -503,26 +539,28 @@ class ColdCacheCalls:
             life: seconds for which the cache keeps a prefix after its last use.
         """
         key = ("clock", life)
-        clock: ColdCacheCalls | None = log.memo.get(key)
+        clock: ColdCacheCalls | None = log.prompt_size_memo.get(key)
         if clock is None:
-            clock = log.memo[key] = cls(log, life)
+            clock = log.prompt_size_memo[key] = cls(log, life)
         return clock.sync()
 
     def sync(self) -> ColdCacheCalls:
         """Extend the columns to the calls of the log."""
-        log, first_new, fixed = self.log, len(self.cold), self.log.fixed_at
-        if first_new == len(log.upto):
+        log, cold, calls_n = self.log, self.cold, len(self.log.upto)
+        if len(self.F) > calls_n:
             return self
-        sent, done, sizes = log.sent, log.end_times, log.tokens.C
-        for c in range(first_new, len(log.upto)):
-            is_cold = c == 0 or sent[c] - done[c - 1] >= self.life
-            shrunk = 0 if is_cold else max(fixed[c - 1] - fixed[c], 0)
-            fresh = sizes[c] if is_cold else max(sizes[c] + shrunk - sizes[c - 1], 0)
-            self.cold.append(is_cold)
+        for c in range(len(cold), calls_n):
+            is_cold = c == 0 or log.sent[c] - log.end_times[c - 1] >= self.life
+            cold.append(is_cold)
             if is_cold:
                 self.calls.append(c)
             self.N.append(self.N[-1] + is_cold)
-            self.F.append(self.F[-1] + fresh)
+        sizes, fixed, sums = log.tokens.C, log.fixed_at, self.F
+        for c in range(len(sums) - 1, calls_n):
+            fresh = sizes[c]
+            if not cold[c]:
+                fresh = max(fresh + max(fixed[c - 1] - fixed[c], 0) - sizes[c - 1], 0)
+            sums.append(sums[-1] + fresh)
         return self
 
     def alive(self, before: int, call: int) -> bool:

@@ -8,9 +8,10 @@ import pytest
 from builders import assistant, session, user
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 import ctxkit as ck
-from ctxkit.engine import run_rules
+from ctxkit.engine import make_log_from_session, run_rules
 from ctxkit.engine.replay import compute_shared_tokens
 from ctxkit.experiments.cost_and_loss_scores import score_run
 from ctxkit.experiments.sweep_workers import SessionRunner
@@ -22,6 +23,9 @@ from ctxkit.metrics.cost.replay_cost_model import (
 )
 from ctxkit.metrics.prompt_sizes_and_contents import PromptAndSharedPrefixSizes, RunPromptSizes
 from ctxkit.policies import Clear, Rules
+from ctxkit.policies.offline_summarisers import FixedSizeSummariser
+from ctxkit.policies.summary_compaction import Summary
+from ctxkit.policies.triggers import Above
 from ctxkit.session import Usage
 
 
@@ -62,6 +66,16 @@ def agree(bench, done):
     return whole
 
 
+def agree_with_calls(sheet, done):
+    sent, tally = RunPromptSizes(done), TokenSumsByPriceTier(sheet)
+    tally.add_calls(sent, range(len(sent)))
+    priced = None not in [sheet.prices[m] for m in sheet.models]
+    whole, one_by_one = bill_replay(sheet, sent), tally.bill(0.0, priced=priced)
+    assert whole == pytest.approx(one_by_one)
+    assert whole[:5] == one_by_one[:5]
+    return whole
+
+
 @given(
     st.integers(0, 40),
     st.sampled_from([20_000, 30_000, 60_000, 10**6]),
@@ -73,6 +87,31 @@ def test_a_stretch_is_billed_as_its_calls(seed, window, keep):
         context_window=window, reserve_tokens=4000, keep_recent_tokens=keep, summariser="fixed:800"
     )
     agree(bench, run_rules(bench.log(rules), rules, 200_000))
+
+
+@given(st.integers(0, 40), st.randoms(use_true_random=False), st.sampled_from([500, 3000, 9000]))
+def test_prompts_that_shrink_are_billed_as_their_calls(seed, chance, keep):
+    """The part of a prompt outside its messages changes from call to call."""
+    bench = SessionRunner(wild(seed))
+    most = chance.choice([900, 2000, 20_000])
+    fixed = [chance.choice([0, 1500, chance.randrange(most)]) for _ in bench.session.calls]
+    tokens = [chance.randrange(1, chance.choice([9, 9, most])) for _ in bench.session.messages]
+    rules = Rules(
+        Summary(keep_tokens=keep, summariser=FixedSizeSummariser(800)), Above(26_000), window=30_000
+    )
+    log = make_log_from_session(bench.session, rules, tokens=tokens, fixed=fixed)
+    agree_with_calls(bench.base.sheet, run_rules(log, rules))
+
+
+def test_prompts_that_shrink_are_summed_up(monkeypatch):
+    bench = SessionRunner(wild(3))
+    fixed = [3000 + 2500 * (n % 3 == 0) for n in range(len(bench.session.calls))]
+    log = make_log_from_session(bench.session, Rules(), fixed=fixed, tokens=[40] * 120)
+    assert not log.tokens.rising
+    done = run_rules(log, Rules())
+    expected = agree(bench, done)
+    monkeypatch.setattr(TokenSumsByPriceTier, "add_calls", None)
+    assert bill_replay(bench.base.sheet, RunPromptSizes(done)) == expected
 
 
 def test_stretches_are_summed_up_where_it_matters(monkeypatch):
@@ -127,15 +166,32 @@ def test_a_record_without_a_cache_split_is_summed_up_as_its_calls(monkeypatch):
     assert bill_replay(bench.base.sheet, RunPromptSizes(done)) == found
 
 
-def test_several_models_are_billed_call_by_call():
-    two = session(
-        user(), assistant(usage=Usage(input_tokens=0, cache_read_tokens=0, cache_write_tokens=9), model="claude-opus-4-5"),
-        user(), assistant(usage=Usage(input_tokens=0, cache_read_tokens=0, cache_write_tokens=20), model="claude-sonnet-4-5"),
-    )  # fmt: skip
-    bench = SessionRunner(two)
-    done = run_rules(bench.log(ck.presets.none()), ck.presets.none(), None)
-    assert LogPrefixSums.of(bench.base.sheet, done.log) is None
-    assert agree(bench, done).prompts > 0
+def change_models(talk, chance):
+    """The session with replies of several models, the one of its prices among them."""
+    names = ["claude-sonnet-4-5", "claude-opus-4-5", "gemini-2.5-pro", "of-no-price"]
+    names = names[: chance.randrange(2, 5)]
+    return replace(
+        talk,
+        log=tuple(replace(m, model=chance.choice(names)) if m.model else m for m in talk.log),
+    )
+
+
+@given(st.integers(0, 40), st.randoms(use_true_random=False), st.sampled_from([20_000, 60_000]))
+def test_several_models_are_billed_as_their_calls(seed, chance, limit):
+    bench = SessionRunner(change_models(wild(seed), chance))
+    rules = Rules(Summary(keep_tokens=3000, summariser=FixedSizeSummariser(800)), Above(limit))
+    agree_with_calls(bench.base.sheet, run_rules(bench.log(rules), rules))
+
+
+def test_each_of_several_models_is_summed_up(monkeypatch):
+    bench = SessionRunner(change_models(wild(3), random.Random(1)))
+    rules = ck.presets.none()
+    done = run_rules(bench.log(rules), rules, None)
+    assert len(LogPrefixSums.of(bench.base.sheet, done.log)) > 1
+    expected = agree_with_calls(bench.base.sheet, done)
+    assert expected.prompts > 0
+    monkeypatch.setattr(TokenSumsByPriceTier, "add_calls", None)
+    assert bill_replay(bench.base.sheet, RunPromptSizes(done)) == expected
 
 
 def test_pis_session(real):
