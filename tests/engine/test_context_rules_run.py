@@ -6,7 +6,9 @@ import pytest
 from builders import assistant, result, session, system, tool_call, user
 from random_sessions import Fours
 
+import ctxkit as ck
 from ctxkit.engine import RulesRun, advance_run, make_log_from_session, run_rules
+from ctxkit.engine.context_rules_run import find_first_compaction_call
 from ctxkit.policies import Clear, MessageLog, Rules, Tail, triggers
 
 READ, RUN = tool_call("read", "c1", path="a"), tool_call("bash", "c2", command="x")
@@ -215,3 +217,11 @@ def test_each_prompt_begins_with_the_fixed_part_of_its_own_call():
     run = run_rules(log, rules)
     assert [run.sent(call)[0].tokens for call in range(3)] == [7, 8, 9]
     assert run.prompts.tolist() == [7 + 1, 8 + 3, 9 + 5]
+
+
+def test_the_first_call_at_which_rules_may_compact_is_that_of_the_first_compaction():
+    log = make_log_from_session(ck.read(ck.samples.path("billing")))
+    for rules in (ck.presets.pi(reserve_tokens=150_000), ck.presets.fased(), ck.presets.none()):
+        compactions = run_rules(log, rules).compactions
+        first = compactions[0].call if compactions else log.calls
+        assert find_first_compaction_call(log, rules) == first

@@ -12,10 +12,12 @@ from ctxkit.errors import BadArguments
 from ctxkit.metrics.compaction_sizes_and_detection import (
     CtxMapRule,
     TraceLabRule,
+    _window_after_reply,
     compare_inferred_with_recorded_compactions,
     infer_compactions,
 )
 from ctxkit.session import Edit
+from ctxkit.session.messages import REPORTED_CONTEXT_KEY
 
 
 def sized(*prompts: int):
@@ -150,3 +152,10 @@ def test_a_rule_finds_the_smallest_fall_that_it_names():
     assert TraceLabRule()([*stays[:3], 150_000]) == []
     assert CtxMapRule()([100, 49, 100, 50]) == [1]
     assert TraceLabRule()([]) == CtxMapRule()([]) == []
+
+
+def test_the_window_after_a_reply_holds_it_and_is_what_its_program_reported_where_nothing_is_billed():
+    assert _window_after_reply(assistant("done", usage=usage(100, output=30))) == 130
+    reported = assistant("done", details={REPORTED_CONTEXT_KEY: 700})
+    assert _window_after_reply(reported) == 700
+    assert _window_after_reply(assistant("done")) is None

@@ -115,3 +115,15 @@ def test_without_a_rule_a_cache_is_taken_to_live_an_hour_unless_writes_are_bille
     reads = session(user("a"), assistant("ok", usage=Usage(input_tokens=9, cache_read_tokens=0, output_tokens=1)), **unknown)  # fmt: skip
     assert get_cache_lifetime(reads) == 3600
     assert get_cache_lifetime(session(user("a"), call(1.0), **unknown)) == 300
+
+
+def test_each_model_of_a_session_has_the_cache_life_of_its_own():
+    """Five minutes with Claude, half an hour with GPT-6: the pause of ten minutes outlives one."""
+    log = []
+    for model, start in ((MODEL, 10.0), ("gpt-6-sol", 710.0)):
+        for time in (start, start + 600):
+            usage = Usage(input_tokens=10_000, cache_read_tokens=10_000, output_tokens=5)
+            log += [user("go", time=time - 1), assistant("ok", usage=usage, model=model, time=time)]
+    features = get_call_features(session(*log, model=MODEL))
+    assert [(f.life, f.expired) for f in features] == [
+        (300, False), (300, True), (1800, False), (1800, False)]  # fmt: skip

@@ -13,10 +13,11 @@ from random_sessions import Fours, by_chance, shown
 
 from ctxkit.engine import run_rules
 from ctxkit.errors import BadArguments, UnsoundHistory
-from ctxkit.policies import History, MessageLog
+from ctxkit.policies import History, MessageLog, Window
 from ctxkit.policies.history.invariants import INVARIANTS
 from ctxkit.presets import preset
 from ctxkit.session import Message, Text, apply_edit
+from ctxkit.tokens import ContextBudget
 
 
 def roles(h):
@@ -276,3 +277,28 @@ def test_an_edit_says_why_a_summary_failed_and_one_that_puts_it_back_does_not():
     assert before.edits[1].inserted[-1].text == "none"
     assert [e.details.get("error") for e in before.edits] == ["down", None]
     assert h.instead_of("down") is h
+
+
+def test_a_message_that_is_changed_twice_is_named_after_its_original():
+    h = shown(user("x" * 400), user("y" * 400), user())
+    twice = h.shorten({0: "a" * 80, 1: "b" * 80}).shorten({0: "a" * 8, 1: "b" * 8})
+    for place in (0, 1):
+        assert twice[place].id.startswith(f"{h[place].id}~")
+        assert twice[place].id.count("~") == 1
+
+
+@pytest.mark.parametrize(("estimated", "is_over"), [(False, True), (True, False)])
+def test_a_window_counts_by_the_measure_that_it_is_told(estimated, is_over):
+    class Threes(Fours):
+        def message(self, m):
+            return 3
+
+    log = MessageLog.of(
+        [user("x" * 400), user("y" * 400), user("z" * 400), assistant()],
+        Fours(),
+        estimator=Threes(),
+    )
+    history = History.start(log, 0)
+    assert (history.tokens, history.estimated) == (300, 9)
+    window = Window(keep_tokens=150, estimated=estimated)
+    assert (window(history, ContextBudget(1_000, 0, Fours())) is not history) is is_over
