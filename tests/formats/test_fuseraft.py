@@ -182,3 +182,10 @@ def test_the_error_of_a_tool_and_the_focus_of_a_compaction_are_kept_and_bounded(
     (failed,) = [m for m in s.messages if m.role == "tool"]
     assert (failed.is_error, failed.error) == (True, "e" * 2_000)
     assert s.edits[0].reason == "f" * 200
+
+
+def test_events_that_the_reader_does_not_know_are_counted_by_type():
+    unknown = [event("time_travel"), event("time_travel"), event("")]
+    before = read(RUN_EVENTS).skipped
+    after = read(RUN_EVENTS + lines(*unknown)).skipped
+    assert after == before | {"event: time_travel": 2, "event: no type": 1}

@@ -102,3 +102,14 @@ def test_only_read_errors_come_out_of_torn_databases(database: Path):
             read_source(Source("damaged", r.choice((flip, cut))(data, r) or b"{}"))
         except ReadError as e:
             assert "damaged goose" not in e.why, e.__cause__  # noqa: PT017  the cause is told
+
+
+def test_a_part_that_the_reader_does_not_know_is_counted_and_the_others_stay():
+    export = json.loads(EXPORT.read_bytes())
+    message = next(m for m in export["conversation"] if m["role"] == "assistant")
+    before = read_source(Source("a.json", json.dumps(export).encode()))[0]
+    message["content"] += [{"type": "hologram"}]
+    (session,) = read_source(Source("a.json", json.dumps(export).encode()))
+    assert session.skipped == before.skipped | {"part: hologram": 1}
+    assert [m.parts for m in session.messages] == [m.parts for m in before.messages]
+    assert not session.faults

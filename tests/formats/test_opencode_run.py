@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 from synthetic_logs_current_layouts import OPENCODE_RUN
 
 from ctxkit.formats import Source, read_source
@@ -21,3 +23,23 @@ def test_steps_are_replies_with_their_usage():
     )
     assert (result.call_id, result.text, said.text, said.usage) == ("c", "x", "It is x.", None)
     assert (session.id, asked.stop) == ("ses_a", "tool")
+
+
+def test_a_part_belongs_to_the_message_that_it_names_and_without_a_name_to_the_current_one():
+    texts = [
+        {"messageID": "a", "text": "One."},
+        {"text": "Two."},
+        {"messageID": "b", "text": "Three."},
+    ]
+    data = b"".join(
+        json.dumps(
+            {"type": "text", "timestamp": n, "sessionID": "s", "part": {"type": "text", **part}}
+        ).encode()
+        + b"\n"
+        for n, part in enumerate(texts)
+    )
+    (session,) = read_source(Source("run.jsonl", OPENCODE_RUN + data))
+    assert [[p.text for p in m.parts] for m in session.messages[-2:]] == [
+        ["One.", "Two."],
+        ["Three."],
+    ]

@@ -422,3 +422,12 @@ def test_arguments_of_calls_are_searched_and_rows_are_bounded(home: Path, tmp_pa
         ck.find(tmp_path / "kept", " ")
     with pytest.raises(ck.ReadError, match="no such"):
         ck.find(tmp_path / "nowhere", "x")
+
+
+def test_a_folder_that_is_not_there_is_said_with_its_path(tmp_path):
+    with pytest.raises(ck.ReadError) as raised:
+        ck.find(tmp_path / "nowhere", "x")
+    assert (raised.value.why, raised.value.path) == (
+        "there is no such folder.",
+        str(tmp_path / "nowhere"),
+    )

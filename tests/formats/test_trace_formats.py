@@ -177,3 +177,18 @@ def test_a_span_whose_status_is_an_error_is_a_failed_call(status, failed):
     last = s.messages[-1]
     assert (last.is_error, last.error) == (failed, "overloaded" if failed else None)
     assert not any(m.is_error for m in s.messages[:-1])
+
+
+def test_spans_without_a_conversation_are_a_session_for_each_trace():
+    spans = []
+    for n, trace in enumerate(("one", "two")):
+        made = span(10 * n, [], [], 100, 0) | {
+            "traceId": trace,
+            "spanId": f"s{n}",
+            "parentSpanId": "",
+        }
+        made["attributes"] = [a for a in made["attributes"] if a["key"] != "gen_ai.conversation.id"]
+        spans.append(made)
+    data = {"resourceSpans": [{"scopeSpans": [{"spans": spans}]}]}
+    sessions = read_source(Source("a.json", json.dumps(data).encode()))
+    assert sorted(s.id for s in sessions) == ["one", "two"]
