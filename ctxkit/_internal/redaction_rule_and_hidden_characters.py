@@ -71,6 +71,7 @@ _ESCAPES = (
 _HIDDEN = re.compile(f"(?:{_ESCAPES}|[{_INVISIBLE}{_CONTROLS}]|{_ASCII_ESCAPES})++")
 _FIRST_HIDDEN = re.compile(f"[{_INVISIBLE}{_CONTROLS}\x1b]")
 _FIRST_HIDDEN_OR_ASCII = re.compile(f"[{_INVISIBLE}{_CONTROLS}\x1b\\\\^]")
+"""Characters with which `_HIDDEN` may begin; its `_ASCII_ESCAPES` begin with a backslash or `^`."""
 _FIRST_ASCII_ESCAPE = re.compile(r"\\(?:u(?:00|20|[fF][eE])|x1|0?33|e\[)")
 """The first characters of `_ASCII_ESCAPES`, a pattern that is fast to search."""
 _STRING_SEQUENCE = re.compile(r"\x1b[\]PX^_]([^\x07\x1b]*+)")
@@ -103,6 +104,7 @@ class TextWithoutHiddenCharacters:
         """The visible text in lower case, with the same length."""
 
     def _remove_hidden(self, text: str) -> str:
+        """Return the visible text; note the breaks, and the strings in what is removed."""
         pieces, at, removed = [], 0, 0
         for first in _FIRST_HIDDEN_OR_ASCII.finditer(text):
             hidden = _HIDDEN.match(text, first.start()) if first.start() >= at else None
@@ -113,7 +115,9 @@ class TextWithoutHiddenCharacters:
             self.strings += (s.span(1) for s in _STRING_SEQUENCE.finditer(text, start, end))
             removed += end - start
             self._add_break(end - removed, removed)
-            if text[end - 1] == "\x1b":  # a terminal may hide the next character, too
+            # After a bare escape a terminal may hide the next character, too: a word may also begin
+            # behind that.
+            if text[end - 1] == "\x1b":
                 self._add_break(end - removed + 1, removed)
             at = end
         return "".join([*pieces, text[at:]])

@@ -113,8 +113,9 @@ class SessionLog:
         """Append entries at the leaf, in one piece; return the session with them.
 
         Raises:
-            StoreError: the disk refused, and the session is unchanged; or the file is not the one
-                that was opened, and the session with these entries is in a file beside it.
+            StoreError: the log is closed or stopped, or the disk refused: the session is unchanged.
+                Or the file is no longer the one that was opened: the session, now with these
+                entries, is in a file beside it.
         """
         grown = self.session.append(*entries)
         tree, first = WrittenEntryIdsAndParents(grown), len(self.session.log)

@@ -161,7 +161,7 @@ class SpanExporter:
         self._send_new()
 
     def _send_new(self) -> bool:
-        """Send the new spans of the newest session; return False if a request failed."""
+        """Send the new spans of the newest session; return False if anything failed."""
         # Read in this order: `close` sets the session before the flag.
         closing, session = (
             self._closing,

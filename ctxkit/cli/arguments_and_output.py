@@ -132,11 +132,12 @@ def locate_session(
 
 
 def open_session(path: str, indexed: IndexedSession | None) -> Session:
-    """Return the session of a path; of several the one that was meant.
+    """Return the session of a log: the one that the list names, else the only or main one.
 
     Args:
         path: of a log.
-        indexed: what the list knows of the session that is meant; None: the only or main one.
+        indexed: the list's entry of the session that is meant; None, or one whose id is not in the
+            log any more: the only or main session.
 
     Returns:
         The session, read from its file.

@@ -438,7 +438,14 @@ def _schedule_changes(schedule: Schedule, start: int, stop: int) -> Iterator[Pro
 def _scheduled_items(
     schedule: Schedule, call: int, policy: str, left_out: dict[int, str]
 ) -> Iterator[SentItem]:
-    """Yield a call's messages under a schedule; add the rows that it leaves out to `left_out`."""
+    """Yield a call's messages under a schedule; add the rows that it leaves out to `left_out`.
+
+    Args:
+        schedule: the prunings; it reaches beyond the call.
+        call: number of the call, from 0.
+        policy: name of what compacted, for messages that no pruning changed.
+        left_out: receives for each row that is hidden the name of the part that hides it.
+    """
     rows, log = schedule.rows, schedule.rows.log
     changed = dict(schedule.changed(call))
     for p in range(rows.count_arrived(call)):
@@ -449,7 +456,8 @@ def _scheduled_items(
         if state.message is None:
             left_out[row] = name_of(part)
             continue
-        is_compacted = row < 0 or unpruned.content != -row - 1  # changed or inserted
+        # A message as the log has it has the content `-row - 1`; a compaction made all others.
+        is_compacted = row < 0 or unpruned.content != -row - 1
         changed_by = name_of(part) if part is not None else policy if is_compacted else None
         raw = log.tokens.sizes[row] if row >= 0 else 0  # an inserted message is not in the log
         yield SentItem(state.message, state.tokens, raw, changed_by, row, part is not None)

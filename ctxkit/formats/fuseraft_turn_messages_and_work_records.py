@@ -108,7 +108,11 @@ def summarize_work_records(source: Source, session_id: str) -> dict[str, Any]:
 
     Args:
         source: the log that the files are beside.
-        session_id: the session's id.
+        session_id: the session's id; entries without one count as the session's.
+
+    Returns:
+        By file its entries, each with a few fields; where more than `_MAX_COMPANION_ENTRIES` are
+        there, the rest is left out and `<file>_n` is the number of all.
     """
     companions: dict[str, Any] = {}
     for name, keys in _COMPANION_FIELDS.items():

@@ -337,6 +337,7 @@ class _V0EventReader:
     # Only messages that are still visible become targets: a later span includes earlier ones again.
     # Beyond the bound on edits the event is kept as an edit without targets.
     def _read_condensation(self, event: dict[str, Any]) -> None:
+        """Add a condensation as an edit of the visible messages of the events that it forgets."""
         args = as_dict(event.get("args"))
         forgotten = {
             event_id
@@ -346,7 +347,7 @@ class _V0EventReader:
         first_id, last_id = (
             count_or_none(args.get(f"forgotten_events_{end}_id")) for end in ("start", "end")
         )
-        has_budget = self.builder.may_edit()
+        has_budget = self.builder.may_edit()  # else too many to look up what each one took
         if last_id is not None and has_budget:
             forgotten.update(
                 event_id

@@ -336,7 +336,11 @@ class Rules:
         return replace(self, **{"policy": self.bare, **changes})
 
     def __or__(self, other: Any) -> Rules:
-        """Return the rules with another policy appended, or combined with other rules."""
+        """Return the rules with another policy appended, or combined with other rules.
+
+        Policies, prunings, triggers, guards and names of both are joined; of any other setting that
+        both have, the value of these rules counts.
+        """
         if not isinstance(other, Rules):
             other = _parse_policy(other) if isinstance(other, str) else other
             return self.but(policy=_chain_policies(self.bare, other))

@@ -117,7 +117,7 @@ def kill_after(
 def _search_python(root: RootFolder, pattern: str, path: str, files: str) -> SearchResult:
     """Search with Python's regular expressions, in a worker process that can be killed."""
     walk = FolderWalk(root, path, files)
-    scan = PythonSearchProcess(walk, pattern, MAX_HITS + 1)
+    scan = PythonSearchProcess(walk, pattern, MAX_HITS + 1)  # one more shows that more are there
     with kill_after(scan.process, SEARCH_SECONDS) as late:
         hits, errors = scan.results()
     if scan.process.returncode == file_search_worker.BAD_PATTERN_STATUS:

@@ -108,7 +108,8 @@ class LeaveOneDeveloperOutCoverage(NamedTuple):
     def choose_stretch(
         self, developer_share: float = DEVELOPER_SHARE, start: CoverageStart = DEFAULT_START
     ) -> tuple[float, float]:
-        """Return the factors of the smallest share to cover that holds `COVERAGE`.
+        """Return the factors (below, above) fitted to the smallest share to cover with which at
+        least `COVERAGE` of the left-out errors were held.
 
         Args:
             developer_share: weight of `of_developers`; the rest is that of `of_sessions`.

@@ -33,10 +33,10 @@ if TYPE_CHECKING:
 
 # Method: hierarchical shrinkage of miss rates, then simulation
 #
-# A class is what may make a call miss (`classify_call`). The unit is the developer: calls of one
-# person share habits and programs, so a thousand of them say less of another than a hundred of each
-# of ten. Each draw weighs developers anew (Bayesian bootstrap); none counts for more than
-# `_MAX_CALLS` calls of a class.
+# A class is what may make a call miss (`classify_call`): a base (the cause), often refined. The
+# unit is the developer: calls of one person share habits and programs, so a thousand of them say
+# less of another than a hundred of each of ten. Each draw weighs developers anew (Bayesian
+# bootstrap); none counts for more than `_MAX_CALLS` calls of a class.
 #
 # 1. Rates (`draw_rates`), from wide to narrow: bases of classes over all tools, then over the tool,
 #    classes over the tool, over tool and model family, the developer's own other logs, the target's
@@ -127,7 +127,7 @@ class MissRateEstimator:
         return any(row.kind[1] == family for row in (*self.training, *self.own))
 
     def with_own_half(self, first_half: SessionMissCounts) -> MissRateEstimator:
-        """Return the rates with the target's own first half as the narrowest group."""
+        """Return the estimator with the target's own first half as the narrowest group."""
         return MissRateEstimator(self.training, self.target, own=self.own, first_half=first_half)
 
     def draw_weights(self, rng: np.random.Generator) -> NDArray[Any]:

@@ -155,7 +155,7 @@ def loop(
         progress: show a progress bar where the work takes longer than a second.
 
     Returns:
-        One row per rules, indexed by their label; columns: `COLUMNS`.
+        One row per rules, indexed by their label; columns: `CLOSED_LOOP_COLUMNS`.
 
     Example:
         >>> from ctxkit.experiments.studies.closed_loop import loop, make_port_lookup_task

@@ -338,10 +338,11 @@ def price_summary(
     Args:
         session: the session of the compaction.
         measured: the compaction's edits and sizes, and the model whose price is used.
-        reuse: estimate that the whole prompt is read from the cache, instead of fresh input.
+        reuse: where they are estimated, the whole prompt is read from the cache instead.
 
     Returns:
-        US dollars and their source; None where no model wrote a summary or the model has no price.
+        US dollars and their source; None where no model wrote a summary, or where the price of one
+        of the calls or a size is unknown.
     """
     billed_edits = [e for e in measured.group.edits if e.usage is not None]
     if billed_edits:

@@ -17,7 +17,7 @@
 # over, not predicted; a prediction without the record's reads
 # (`engine.cache_model.input_cost_prediction`) gives the range `cost_low_usd` to `cost_high_usd`.
 #
-# Cost: O(calls) once for each model of the record (prefix sums), then for each of them
+# Cost: O(calls) once for each language model of the record (prefix sums), then for each of them
 # O(compactions + recorded misses + switches of agent) per run, as prompts between compactions
 # differ from the record's by a constant; O(calls) per run with a pruning. Where the record's
 # prompts shrink, a run also searches the calls between compactions for the smallest and the largest
@@ -208,6 +208,7 @@ class _CallSums(NamedTuple):
 
     @classmethod
     def _make_sums(cls, cost_model: ReplayCostModel, model: int) -> _CallSums:
+        """Return the sums over the calls of one model (values in the order of the fields)."""
         has_cache = cost_model.has_cache
         billed = [
             b and m == model for b, m in zip(cost_model.billed, cost_model.model, strict=True)
@@ -223,6 +224,7 @@ class _CallSums(NamedTuple):
             [cost_model.last_cache_user.get(c, c - 1) for c in range(len(billed))],
             sorted(c for c in special if billed[c] and has_cache),
             plain,
+            # the last billed call so far has the largest number
             [-1, *accumulate((c if b else -1 for c, b in enumerate(billed)), max)],
             [0, *accumulate(billed)],
             [0, *accumulate(outputs)],
@@ -233,8 +235,10 @@ class _CallSums(NamedTuple):
 class LogPrefixSums:
     """Prefix sums over a model's calls of a log, for runs whose prompts differ by constants.
 
-    If all prompts of consecutive calls are the log's plus one offset, so is every read of a plain
-    call: sums over them follow from two prefix sums and the offset.
+    A call is plain if the call before it used its cache last and the record did not miss. If all
+    prompts of consecutive calls are the log's plus one offset, so is every read of a plain call:
+    sums over them follow from two prefix sums and the offset. The reads of other (special)
+    calls are added one by one.
     """
 
     def __init__(self, cost_model: ReplayCostModel, log: MessageLog, model: int) -> None:
@@ -308,7 +312,9 @@ class LogPrefixSums:
         return smallest, max(self._billed_sizes[start:stop])
 
     def add_run(self, tally: TokenSumsByPriceTier, sent: RunPromptSizes) -> None:
-        """Add the calls of a run, one by one if prompts are too short or in another tier."""
+        """Add the calls of a run: by sums, or one by one where prompts between two compactions
+        differ from the log's by no constant, are too short or are in another tier.
+        """
         cost_model, calls, special = self.cost_model, self._calls, self._calls.special
         prompts = read = output = 0
         # A seam: the first call shares only a part of the previous prompt.
@@ -366,7 +372,7 @@ class ReplayCostModel(msgspec.Struct, frozen=True):
     """Prices and cache behaviour of a recorded session, fitted once for all its replays."""
 
     billed: tuple[bool, ...]
-    """True for each call that the record bills; True for all calls without usage."""
+    """True for each call that the record bills; where no call has usage, True for all."""
     has_usage: bool
     has_cache: bool
     last_cache_user: dict[int, int]
@@ -400,7 +406,7 @@ class ReplayCostModel(msgspec.Struct, frozen=True):
 
     @classmethod
     def of(cls, session: Session, anchored: MessageSizes | None = None) -> ReplayCostModel:
-        """Return the model of a recorded session; it is cached until prices change.
+        """Return the cost model of a recorded session; it is cached until prices change.
 
         Args:
             session: a recorded session.
@@ -477,7 +483,7 @@ class ReplayCostModel(msgspec.Struct, frozen=True):
         if not self.has_cache or prompt < self.min_cacheable_tokens[self.model[call]]:
             return 0
         last = self.last_cache_user.get(call, call - 1)
-        if last < 0:
+        if last < 0:  # the first of its agent and model: only the record's read limits it
             shared = before = prompt
         else:
             before, shared = sent.prompt(last), min(sent.shared(call), prompt)

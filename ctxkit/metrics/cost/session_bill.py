@@ -161,6 +161,7 @@ def bill_summaries(
 
 
 def _bill_replay_summaries(session: Session, *, reuse: bool) -> tuple[SummaryBill, ...]:
+    """Return the bills of a replay's summaries, by the cost model of the record it was made of."""
     from ctxkit.metrics.compaction_savings_and_payback import get_replay_compactions
     from ctxkit.metrics.cost.replay_cost_model import ReplayCostModel
 
@@ -170,7 +171,7 @@ def _bill_replay_summaries(session: Session, *, reuse: bool) -> tuple[SummaryBil
         if one.summaries:
             usd = cost_model.summaries_usd(one.summaries, reuse=reuse)
             call, source = (
-                one.call if one.call < calls_n else None,
+                one.call if one.call < calls_n else None,  # no call may follow
                 None if usd is None else "derived",
             )
             out.append(SummaryBill(one.number, call, usd, source))

@@ -615,10 +615,11 @@ class TurnStartTracker:
         """
         self.in_items = False
         """True where a reply is logged as several messages, which continue each other."""
-        self._answered = self._ended = False
+        self._answered = self._ended = False  # see the states above
         self._first_number = self._number = 0
         """Turn numbers: at the beginning of the turn, and of the last message."""
         self._agent: str | None = None
+        """The last agent that a reply of the turn names; None: none is named."""
         self._pending_input: int | None = None
         """Row of a user message that no reply has followed yet."""
 

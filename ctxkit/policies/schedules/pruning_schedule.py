@@ -131,7 +131,8 @@ class Schedule:
         return None
 
     def prompt_at(self, call: int, reason: str = "pruned for this call") -> History:
-        """Return the prompt of a call as a history; unchanged, it is the history of the schedule.
+        """Return the prompt of a call as a history: the schedule's own one at its call, if that is
+        unchanged.
 
         Args:
             call: number of the call, from 0.

@@ -124,7 +124,13 @@ class CodexSummary(Summary):
     def choose_requests(
         self, history: History, requests: np.ndarray
     ) -> tuple[np.ndarray, dict[str, Message]]:
-        """Return which user messages are kept, and the one that is cut, by its id."""
+        """Return which of the user messages are kept (a mask), and the one that is cut, if any, by
+        its id.
+
+        Args:
+            history: the history that is compacted.
+            requests: True for each user message that may go.
+        """
         mask, tokens_left = np.zeros(len(history), bool), self.user_tokens
         shortened: dict[str, Message] = {}
         # newest first, until the budget is used; the last one that does not fit is shortened
