@@ -1,4 +1,4 @@
-"""Memory entries and their files: ranking, prompt blocks and digests within budgets.
+"""Memory entries and their files: decode, encode, name.
 
 A file is front matter between lines of three hyphens (`guid`, `name`, `description`, `type`), then
 the body. Files may come from anywhere: their content is data, cleaned and bounded.
