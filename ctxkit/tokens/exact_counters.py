@@ -271,7 +271,12 @@ def anthropic_counter() -> Claude2Counter:
 def encoding_for_model(model: str) -> str | None:
     """Return the name of an OpenAI model's encoding; None where tiktoken has none.
 
-    A provider's prefix (`azure/`) is ignored.
+    Args:
+        model: name of the model; a provider's prefix (`azure/`) is ignored.
+
+    Example:
+        >>> encoding_for_model("azure/gpt-4o"), encoding_for_model("llama-4")
+        ('o200k_base', None)
     """
     from tiktoken.model import encoding_name_for_model
 
@@ -283,7 +288,11 @@ def encoding_for_model(model: str) -> str | None:
 
 
 def can_count_exactly(encoding: str = "o200k_base") -> bool:
-    """Return whether exact counting works on this machine without a download."""
+    """Return whether exact counting works on this machine without a download.
+
+    Args:
+        encoding: name of tiktoken's encoding.
+    """
     return is_encoding_available(ENCODING_ALIASES.get(encoding, encoding))
 
 

@@ -67,6 +67,9 @@ def get_billed_prompt(reply: Message) -> int | None:
 def estimate_schema_tokens(tools: Iterable[ToolSchema]) -> int:
     """Estimate the tokens of tool schemas without a bill: a quarter of their characters.
 
+    Args:
+        tools: the schemas, with the length of their JSON in characters.
+
     Example:
         >>> from ctxkit.session import ToolSchema
         >>> estimate_schema_tokens([ToolSchema(name="read", description="Read a file.")])
