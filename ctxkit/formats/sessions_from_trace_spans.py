@@ -328,12 +328,13 @@ class _TraceSpan:
 def _attributes_from_pairs(raw: Any) -> dict[str, Any]:
     """Return OTLP's list of keys and typed values as a dict."""
     return {
-        as_str(as_dict(a).get("key")): _parse_otlp_value(as_dict(a).get("value"), 0)
+        as_str(as_dict(a).get("key")): _parse_otlp_value(as_dict(a).get("value"))
         for a in as_list(raw)
     }
 
 
-def _parse_otlp_value(raw: Any, depth: int) -> Any:
+def _parse_otlp_value(raw: Any) -> Any:
+    """Parse a typed value; its depth is bounded by that of the JSON text."""
     for kind, value in as_dict(raw).items():
         if (
             kind == "intValue"
@@ -342,13 +343,11 @@ def _parse_otlp_value(raw: Any, depth: int) -> Any:
             and len(value) < 20
         ):
             return int(value)
-        if depth < 16 and kind == "arrayValue":
-            return [_parse_otlp_value(v, depth + 1) for v in as_list(as_dict(value).get("values"))]
-        if depth < 16 and kind == "kvlistValue":
+        if kind == "arrayValue":
+            return [_parse_otlp_value(v) for v in as_list(as_dict(value).get("values"))]
+        if kind == "kvlistValue":
             pairs = map(as_dict, as_list(as_dict(value).get("values")))
-            return {
-                as_str(p.get("key")): _parse_otlp_value(p.get("value"), depth + 1) for p in pairs
-            }
+            return {as_str(p.get("key")): _parse_otlp_value(p.get("value")) for p in pairs}
         return value
     return None
 

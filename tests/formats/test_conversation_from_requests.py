@@ -28,3 +28,19 @@ def test_a_new_message_like_an_old_one_does_not_hide_what_stayed():
     session = talk.session("s")
     assert [m.text for m in session.view()] == ["c", "d", "go on"]
     assert len(session.messages) == 5
+
+
+def test_a_summary_that_a_later_request_repeats_is_one_message():
+    """Its wire form differs, as a cache mark moved away; its role and text are the same."""
+    talk = ChatConversation("test")
+    part = {"type": "text", "text": "a summary of a to c"}
+    marked = {**part, "cache_control": {"type": "ephemeral"}}
+    talk.read_request([user(t) for t in ("a", "b", "c", "d")])
+    talk.read_request([{"role": "user", "content": [marked]}, user("d"), user("e")])
+    talk.read_request([{"role": "user", "content": [part]}, user("e"), user("f")])
+    session = talk.session("s")
+    assert [m.text for m in session.view()] == ["a summary of a to c", "e", "f"]
+    first, second = session.edits
+    assert [m.text for m in first.inserted] == ["a summary of a to c"]
+    assert (second.kind, second.inserted) == ("dropped", ())
+    assert len(second.targets) == 1

@@ -94,6 +94,21 @@ def test_otlp_spans_of_a_conversation_are_a_session():
     assert s.call(0).message.latency == 1
 
 
+@pytest.mark.parametrize("kind", ["arrayValue", "kvlistValue"])
+def test_an_attribute_nested_without_end_does_not_stop_the_reading_of_its_trace(kind):
+    values = "%s" if kind == "arrayValue" else '{"key": "k", "value": %s}'
+    nested = '{"stringValue": "deep"}'
+    for _ in range(200):
+        nested = f'{{"{kind}": {{"values": [{values % nested}]}}}}'
+    start = b'"attributes": ['
+    trace = OTLP.replace(start, start + f'{{"key": "extra", "value": {nested}}}, '.encode())
+    assert trace.count(b'"extra"') > 3
+    (plain,) = read_source(Source("t.json", OTLP))
+    (s,) = read_source(Source("t.json", trace))
+    assert not s.faults
+    assert s.messages == plain.messages
+
+
 def test_spans_one_a_line_and_without_content():
     plain = {
         "gen_ai.request.model": "m",
