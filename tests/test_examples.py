@@ -5,6 +5,7 @@ from __future__ import annotations
 import doctest
 import inspect
 import warnings
+from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
 
@@ -32,14 +33,18 @@ def list_public() -> dict[str, object]:
     return {n: v for n, v in names.items() if inspect.isfunction(v)}
 
 
-@pytest.fixture
-def registries():
-    """Readers and prices as they were, whatever an example registers."""
+@contextmanager
+def keep_registries():
+    """Take back the readers and prices that are registered inside the block."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(registry, "_USER_READERS", {})
         patch.setattr(prices, "_registered", dict(prices._registered))
         yield
     prices._find_price.cache_clear()
+
+
+def count_failed_examples(module: str) -> int:
+    return doctest.testmod(import_module(module), optionflags=OPTIONS).failed
 
 
 @pytest.mark.parametrize("name", list_public())
@@ -48,15 +53,18 @@ def test_a_public_function_has_an_example(name):
 
 
 @pytest.mark.parametrize("module", MODULES)
-@pytest.mark.usefixtures("registries")
 def test_the_examples_of_a_module_run(module, monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
-    with warnings.catch_warnings():
+    with warnings.catch_warnings(), keep_registries():
         warnings.simplefilter("ignore")
-        failures, _ = doctest.testmod(import_module(module), optionflags=OPTIONS)
-    assert failures == 0
+        assert count_failed_examples(module) == 0
 
 
 def test_what_an_example_registers_is_gone_behind_it():
+    with keep_registries():
+        assert count_failed_examples("ctxkit.formats.registry") == 0
+        assert count_failed_examples("ctxkit.tokens.prices") == 0
+        assert "my-agent" in ck.formats.format_names()
+        assert prices.price("example-model") is not None
     assert "my-agent" not in ck.formats.format_names()
     assert prices.price("example-model") is None

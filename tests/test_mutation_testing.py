@@ -97,7 +97,7 @@ def test_the_order_of_what_is_searched_is_not_changed():
     assert {kind for kind, _ in list_faults("return a in ('b', 'c')")} == {"comparison", "return None"}  # fmt: skip
 
 
-def test_a_fault_is_noticed_only_by_a_test_that_passes_without_it(tmp_path):
+def test_tests_fail_in_a_process_with_the_fault_and_pass_in_one_without_it(tmp_path):
     good, bad = tmp_path / "test_good.py", tmp_path / "test_bad.py"
     good.write_text(
         "from ctxkit.errors import short_repr\ndef test(): assert short_repr(5) == '5'\n"
@@ -140,6 +140,27 @@ def test_tests_that_reach_few_lines_run_first():
     runner = Runner(line_map, 10)
     fault = plant_fault(f"def f():{chr(10) * (line - 1)}    return 3", line, random.Random(1))
     assert runner.find_tests("ctxkit/errors.py", fault) == ["narrow", "wide"]
+
+
+def test_a_fault_is_noticed_only_by_a_test_that_passes_without_it(monkeypatch):
+    """A test that fails anyway is left out: the others decide, and without others there is no test."""
+
+    def run_in_fork(tests, fault, seconds):
+        failed = [t for t in tests if t == "broken" or (t == "sharp" and fault)]
+        return ("noticed", failed[0], 0) if failed else ("survived", "", len(tests))
+
+    monkeypatch.setattr("benchmarks.mutation_testing.run_in_fork", run_in_fork)
+    line = min(get_function_lines(make_map().texts["ctxkit/errors.py"]))
+    fault = plant_fault(f"def f():{chr(10) * (line - 1)}    return 3", line, random.Random(1))
+
+    def run_on_fault(*tests):
+        runner = Runner(make_map(**{t: [line] for t in tests}), 10)
+        outcome = runner.try_fault("errors", 0, "ctxkit/errors.py", fault)
+        return outcome.verdict, outcome.by
+
+    assert run_on_fault("broken", "sharp") == ("noticed", "sharp")
+    assert run_on_fault("broken", "blind") == ("survived", "")
+    assert run_on_fault("broken") == ("no test", "")
 
 
 def test_the_same_seed_draws_the_same_faults():

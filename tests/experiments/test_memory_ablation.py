@@ -6,6 +6,7 @@ import pytest
 
 import ctxkit as ck
 from ctxkit.policies import LessonRecall
+from ctxkit.presets import resolve_rules
 
 SMALL = "pi:context_window=16_000,reserve_tokens=4_000,keep_recent_tokens=3_000"
 SAMPLE = ck.samples.path()
@@ -32,8 +33,12 @@ def test_memory_saves_what_was_needed_and_costs_what_it_sends(table):
 
 def test_each_figure_is_that_of_a_comparison(table):
     names = ["needed_lost_n", "needed_later_loss", "user_rules_kept", "cost_usd", "prompt_tokens"]
-    compared = ck.compare(SAMPLE, [SMALL], progress=False).iloc[-1]
-    assert compared[names].tolist() == table.loc["without memory", names].tolist()
+    plain = resolve_rules(SMALL)
+    compared = ck.compare(SAMPLE, [plain, plain | LessonRecall()], progress=False)
+    without, recalling = compared[names].values.tolist()[-2:]
+    assert without == table.loc["without memory", names].tolist()
+    assert recalling == table.loc["with memory", names].tolist()
+    assert without != recalling
 
 
 def test_nothing_recalled_costs_nothing(table):

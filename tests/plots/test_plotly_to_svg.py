@@ -107,8 +107,14 @@ LONG = {
 @pytest.mark.parametrize("name", LONG)
 def test_a_picture_stays_small(name):
     trace = LONG[name](np.random.default_rng(0))
-    assert len(render_svg_html(go.Figure(trace))) < 350_000
+    # a line has at most 600 points; rectangles, however many, are bounded for all of a picture
+    assert len(render_svg_html(go.Figure(trace))) < (20_000 if trace.type == "scatter" else 350_000)
     assert len(render_svg_html(go.Figure([trace] * 30))) < 700_000
+
+
+def test_a_picture_of_many_lines_stays_small():
+    values = np.random.default_rng(0).normal(size=2_000)
+    assert len(render_svg_html(go.Figure([go.Scatter(y=values)] * 400))) < 500_000
 
 
 def test_what_cannot_be_drawn_is_counted():

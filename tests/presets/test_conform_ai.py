@@ -70,9 +70,14 @@ def test_go3_tokens_count_before_messages():
     assert not due(presets.ai(max_tokens=101, context_window=0), user("x" * 400))
 
 
-def test_a_prompt_of_just_the_window_less_the_reserve_is_due():
-    """A11: The limit itself is reached, by a window as by MaxTokens; a token below it is not."""
-    rules = presets.ai(context_window=20_000)
+@pytest.mark.parametrize(
+    "settings",
+    [{"context_window": 20_000}, {"context_window": 0, "max_tokens": 3_616}],
+    ids=["window less the reserve of 16,384", "MaxTokens"],
+)
+def test_a_prompt_of_just_the_window_less_the_reserve_is_due(settings):
+    """A11: A prompt as large as the limit triggers it; one that is a token smaller does not."""
+    rules = presets.ai(**settings)
     assert due(rules, user("x" * 4 * 3_616))
     assert not due(rules, user("x" * 4 * 3_615))
 

@@ -216,6 +216,7 @@ def test_what_a_call_without_a_prompt_before_reads_is_nothing_or_half_of_its_pro
     ("model", "family"),
     [
         ("claude-3-5-sonnet", "claude-sonnet"),
+        ("claude-haiku-4-5", "claude-haiku"),
         ("anthropic/claude-opus-5", "claude-opus"),
         ("claude-2", "claude"),
         ("gpt-5.2-codex", "gpt-5.2"),
