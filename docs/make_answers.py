@@ -218,15 +218,13 @@ def measure_pauses() -> str:
     return (
         f"**{_format_verdict(result.later_share >= 0.8)}** (goal: 80 %): before the length of a pause is known, the"
         " ranking of the four choices is predicted correctly for"
-        f" {result.later_share:.0%} of the held-out pauses, by mean cost over these. With each developer's"
-        f" true pause distribution it would be {result.later_limit:.0%}; against mean costs over that"
-        f" distribution, {result.habit_share:.0%} are correct. The ranking for one single pause cannot be"
-        f" predicted ({result.single_share:.0%}). The predicted choice costs {result.extra_cost:.1%} more than"
-        " the cheapest one over the held-out pauses.\n\n"
+        f" {result.later_share:.0%} of the held-out pauses, by mean cost over these; with each developer's"
+        f" true pause distribution it would be {result.later_limit:.0%}. The predicted choice costs"
+        f" {result.extra_cost:.1%} more than the cheapest one over the held-out pauses.\n\n"
         + make_table(["measure", "goal", "recorded logs", "synthetic developers"], rows)
-        + f"\n\nRecorded logs: those of CTXKIT_SESSIONS, from fewer than ten developers, so not"
-        f" established. Synthetic: {result.developers_n} developers (seeds"
-        f" {', '.join(map(str, IDLE_SEEDS))}, {IDLE_DEVELOPERS} each) and the cache as documented."
+        + f"\n\nRecorded logs: those of CTXKIT_SESSIONS, from fewer than ten developers. Synthetic:"
+        f" {result.developers_n} developers (seeds {', '.join(map(str, IDLE_SEEDS))}, {IDLE_DEVELOPERS} each)"
+        " and the cache as documented."
         " The first half of each developer's pauses predicts the second. The smoothing of lengths was"
         " chosen on other developers (seeds 1 and 2)."
     )
