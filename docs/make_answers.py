@@ -113,20 +113,17 @@ def measure_constraint_survival() -> str:
         f"COMPINT's {RULES_PER_CONVERSATION} constraints were stated in the first turns of {CONSTRAINT_CONVERSATIONS}"
         f" conversations. With `keep_rules`, {survival} survive under each of {len(frame)} presets, and"
         f" {cheap_presets_n} presets send at most 2 % more tokens. These constraints are not held out: the extractor"
-        " first found 11 of the 15, and was then extended to orders such as “when you cite something, use"
-        f" ...”. Without `keep_rules`, an empty summary keeps none under {(empty == 0).sum()} presets and at"
-        f" most {empty.max():.0%} under the others. Extracts keep all under {(extract == 1).sum()} presets,"
-        " which is more than the models in the paper keep (0 to 64 %, mean 17 %; 0 % if only the newest"
-        " messages are kept). The paper compares models and no model was called here, so the order of"
-        " presets cannot be compared with the paper's.\n\n"
-        f"In {marks.lost_n} published summaries a person did not find the constraint; ctxkit marks"
-        f" {marks.marked_lost_n} of them as lost. In {marks.retained_n} others a person found it; ctxkit marks only"
-        f" {marks.marked_retained_n} of them as kept: **marks miss rules that a summary paraphrases**. The share of"
-        f" summaries marked as kept ranks the paper's {marks.compactors_n} compactors almost as the paper"
-        f" does (rank correlation {marks.order_correlation:.2f}).\n\n"
-        "COMPINT is arXiv 2608.11242 (MIT). The 15 constraints and 50 judged summaries of its repository"
-        " (commit 5485922) are read from CTXKIT_STUDIES. Its conversations of 100,000 tokens were not"
-        " available, so nothing was measured on them."
+        " was extended after it had found 11 of the 15. Without `keep_rules`, an empty summary keeps none"
+        f" under {(empty == 0).sum()} presets and at most {empty.max():.0%} under the others; extracts keep all"
+        f" under {(extract == 1).sum()} presets. The models in the paper keep 0 to 64 % (mean 17 %); no model"
+        " was called here.\n\n"
+        f"Of {marks.lost_n} published summaries in which a person did not find the constraint, ctxkit marks"
+        f" {marks.marked_lost_n} as lost. Of {marks.retained_n} in which a person found it, ctxkit marks only"
+        f" {marks.marked_retained_n} as kept: **marks miss rules that a summary paraphrases**. The marks rank"
+        f" the paper's {marks.compactors_n} compactors almost as the paper does (rank correlation"
+        f" {marks.order_correlation:.2f}).\n\n"
+        "COMPINT is arXiv 2608.11242 (MIT); its 15 constraints and 50 judged summaries (commit 5485922) are"
+        " read from CTXKIT_STUDIES. Its conversations of 100,000 tokens were not available."
     )
 
 
@@ -221,18 +218,13 @@ def measure_pauses() -> str:
     return (
         f"**{_format_verdict(result.later_share >= 0.8)}** (goal: 80 %): before the length of a pause is known, the"
         " ranking of the four choices is predicted correctly for"
-        f" {result.later_share:.0%} of the held-out pauses, by mean cost over these. With each developer's"
-        f" true pause distribution it would be {result.later_limit:.0%}, because a few dozen held-out pauses"
-        " differ from their distribution by chance. Against mean costs over the true distribution,"
-        f" {result.habit_share:.0%} are correct. The ranking for one single pause cannot be predicted:"
-        f" {result.single_share:.0%} here, {result.single_limit:.0%} with the true distribution. The"
-        f" predicted choice costs {result.extra_cost:.1%} more than the cheapest one over the held-out"
-        " pauses. The cache write of the next call is predicted within 10 %. Once a pause is over, the"
-        f" ranking of its choices is correct in {sum(are_right) / len(are_right):.0%} of the cases.\n\n"
+        f" {result.later_share:.0%} of the held-out pauses, by mean cost over these; with each developer's"
+        f" true pause distribution it would be {result.later_limit:.0%}. The predicted choice costs"
+        f" {result.extra_cost:.1%} more than the cheapest one over the held-out pauses.\n\n"
         + make_table(["measure", "goal", "recorded logs", "synthetic developers"], rows)
-        + f"\n\nRecorded logs: those of CTXKIT_SESSIONS, from fewer than ten developers, so not"
-        f" established. Synthetic: {result.developers_n} developers, each with their own pause distribution"
-        f" (seeds {', '.join(map(str, IDLE_SEEDS))}, {IDLE_DEVELOPERS} each), and the cache as documented."
+        + f"\n\nRecorded logs: those of CTXKIT_SESSIONS, from fewer than ten developers. Synthetic:"
+        f" {result.developers_n} developers (seeds {', '.join(map(str, IDLE_SEEDS))}, {IDLE_DEVELOPERS} each)"
+        " and the cache as documented."
         " The first half of each developer's pauses predicts the second. The smoothing of lengths was"
         " chosen on other developers (seeds 1 and 2)."
     )
@@ -276,9 +268,9 @@ def measure_forecasts() -> str:
             ],
         )
         + f"\n\nSynthetic: {FORECAST_DEVELOPERS} developers with different tools, models and habits (seeds"
-        f" 0-0 to 0-{FORECAST_DEVELOPERS - 1}), {FORECAST_SESSIONS} sessions each, written as files. The"
-        " first half predicts the second, and habits do not change. Loss has no interval if one of so few"
-        " sessions lost nothing.\n\n" + measure_recorded_forecasts()
+        f" 0-0 to 0-{FORECAST_DEVELOPERS - 1}), {FORECAST_SESSIONS} sessions each. The first half predicts"
+        " the second, and habits do not change. Loss has no interval where a session lost nothing.\n\n"
+        + measure_recorded_forecasts()
     )
 
 
@@ -298,12 +290,11 @@ def measure_recorded_forecasts() -> str:
             ["recorded: figure", *_COVERAGE_HEAD],
             [_format_coverage_row(name, result) for name, result in results.items()],
         )
-        + "\n\nRecorded: the bundled table of sessions (public logs, no text). For each developer and tool"
-        " with at least eight sessions, the first half predicts the second. Codex and Pi sessions are in"
-        " order of time; for the others the table has no times, so changes of habits are seen only in"
-        " part. Carried tokens are those that a call shares with the call before, at list prices for"
-        " cache reads and misses. The table has no new tokens or replies, so total dollars of recorded"
-        " sessions are not established."
+        + "\n\nRecorded: the bundled table of public sessions. For each developer and tool with at least"
+        " eight sessions, the first half predicts the second. Only Codex and Pi sessions are in order of"
+        " time, so changes of habits are seen only in part. Carried tokens are those that a call shares"
+        " with the call before, at list prices. The table has no new tokens or replies, so total dollars"
+        " of recorded sessions are not established."
     )
 
 
@@ -369,16 +360,15 @@ def measure_thresholds() -> str:
     return (
         f"{'**Missed**' if saving_n < 0.7 * developers_n else 'Met'} (goal: 70 % of developers): with no more loss"
         " than the tool's default, the threshold costs less on the later sessions of"
-        f" {saving_n} of {developers_n} developers. For {default_n} the answer is to keep the default. Even if the later"
-        f" sessions are known, such a threshold exists for only {possible_n} of {developers_n}: all these developers"
-        " go back to earlier files, so an earlier compaction saves dollars but loses more.\n\n"
-        f"With up to {points} more loss, the default of `when`, the threshold costs less and stays within"
-        f" that bound on the later sessions of {within_n} of {developers_n} ({within_n / developers_n:.0%}). The choice aims at"
-        f" {ALLOWANCE_USED:.0%} of the bound; if it aimed at all of it, it would succeed for"
-        f" {without_reserve_n}. Chosen from {forecast_and_threshold_holdout.SESSIONS_PER_DEVELOPER // 2} sessions instead of"
-        f" {THRESHOLD_SESSIONS // 2}, it succeeds for {few_within_n} of {len(few_sessions_trials)}"
-        f" ({few_within_n / len(few_sessions_trials):.0%}), so four sessions are too few. Thresholds within 5 % of a"
-        f" price step: {near_step_n}.\n\n"
+        f" {saving_n} of {developers_n} developers. For {default_n} the answer is to keep the default. Even with the"
+        f" later sessions known, such a threshold exists for only {possible_n} of {developers_n}, because an"
+        " earlier compaction saves dollars but loses more.\n\n"
+        f"With up to {points} more loss, the default of `when`, it costs less and stays within that bound on"
+        f" the later sessions of {within_n} of {developers_n} ({within_n / developers_n:.0%}). It would succeed for"
+        f" {without_reserve_n} if the choice used all of the bound, and for {few_within_n} of"
+        f" {len(few_sessions_trials)} ({few_within_n / len(few_sessions_trials):.0%}) if there were"
+        f" {forecast_and_threshold_holdout.SESSIONS_PER_DEVELOPER // 2} sessions to choose from instead of"
+        f" {THRESHOLD_SESSIONS // 2}. Thresholds within 5 % of a price step: {near_step_n}.\n\n"
         + make_table(
             [
                 "developer",
@@ -392,12 +382,12 @@ def measure_thresholds() -> str:
             ],
             [_format_trial_row(trial) for trial in bounded],
         )
-        + f"\n\nAll {developers_n} developers, with up to {points} more loss. Dollars and loss"
-        " are means over the later half of the sessions, which the choice did not use."
-        f" The developers are synthetic, with different tools, models and habits (seeds {THRESHOLD_SEEDS[0]}"
-        f" to {THRESHOLD_SEEDS[-1]}, {THRESHOLD_DEVELOPERS} each), {THRESHOLD_SESSIONS} sessions each and the"
-        f" cache as documented; those with {forecast_and_threshold_holdout.SESSIONS_PER_DEVELOPER} sessions have seed 0. How often an"
-        " earlier file is read again (0 to 15 % of the calls) is an assumption, and determines the loss."
+        + f"\n\nThe table is for {points}. Dollars and loss are means over the later half of the sessions,"
+        " which the choice did not use. The developers are synthetic, with different tools, models and"
+        f" habits (seeds {THRESHOLD_SEEDS[0]} to {THRESHOLD_SEEDS[-1]}, {THRESHOLD_DEVELOPERS} developers of"
+        f" {THRESHOLD_SESSIONS} sessions each; those with"
+        f" {forecast_and_threshold_holdout.SESSIONS_PER_DEVELOPER} sessions have seed 0). How often an earlier"
+        " file is read again (0 to 15 % of the calls) is an assumption, and determines the loss."
         f" In CTXKIT_SESSIONS {count_real_developers()} developers have four sessions that can be replayed:"
         " recorded logs are not established."
     )

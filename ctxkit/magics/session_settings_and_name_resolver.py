@@ -208,7 +208,8 @@ def parse_memory_option(option_value: str, user_variables: Mapping[str, Any]) ->
             raise BadArguments(
                 f"There is no memory {sanitize_line(name, 60)!r}: it is "
                 f"{', '.join(MEMORY_WORDS)}, or a variable"
-                f" that holds a webhook (ctxkit.agent.Webhook).{did_you_mean(name, MEMORY_WORDS)}"
+                " that holds a webhook (ctxkit.agent.WebhookMemoryProvider)."
+                f"{did_you_mean(name, MEMORY_WORDS)}"
             )
     if MEMORY_OFF in memory_words and len(memory_words) > 1:
         raise BadArguments("`off` stands alone: it says that nothing is remembered.")

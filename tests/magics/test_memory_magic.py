@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
 from magics.ipython_shells import completions
 
+import ctxkit as ck
 from ctxkit.errors import BadArguments
 
 
@@ -93,8 +95,9 @@ def test_a_script_remembers_where_it_is_asked_to_alone(kernel, tmp_path):
         repr(run(kernel, f"%%agent --session c --memory {m} --dry-run\nGo")) for m in ("on", "off")
     )
     assert with_ != without
-    with pytest.raises(BadArguments, match="no memory 'redis'"):
+    with pytest.raises(BadArguments, match="no memory 'redis'") as refusal:
         run(kernel, "%%agent --session d --memory redis\nGo")
+    assert hasattr(ck.agent, re.search(r"ctxkit\.agent\.(\w+)", str(refusal.value))[1])
     with pytest.raises(BadArguments, match="`off` stands alone"):
         run(kernel, "%%agent --session d --memory off,on\nGo")
     assert not Path(".ctxkit/sessions/d.jsonl").exists()

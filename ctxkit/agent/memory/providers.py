@@ -35,7 +35,7 @@ class WebhookMemoryProvider:
     """A memory provider behind HTTP.
 
     `load_url` gets ``{"agent": name}`` and answers ``{"block": text}``; `save_url` gets
-    ``{"agent": name, "history": [{"role", "content"}]}``.
+    ``{"agent": name, "history": [{"role", "content"}]}``. Redirects are not followed.
 
     Example:
         >>> from ctxkit.agent.memory import WebhookMemoryProvider
