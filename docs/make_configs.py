@@ -29,7 +29,7 @@ session = ck.read(ck.samples.path("billing"))
 import ctxkit as ck
 rules = ck.load_rules("orchestration.yaml")             # the keys show the system; system= names it
 rules = ck.load_rules("team.yaml", agent="Reviewer")    # one agent of a fuseraft team
-print(rules.to_config())                                # the same settings, in the system's own syntax and spelling
+print(rules.to_config())                                # in the system's own syntax and spelling
 tuner = ck.tune(session, rules)                         # move the sliders, then write the new setting
 print(tuner.rules.to_config())
 ```

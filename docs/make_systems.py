@@ -36,9 +36,9 @@ each step in brackets, and a setting that is not named there is off. Under every
 messages and pending approvals stay, a tool call stays together with its result, and the session's log keeps all
 messages.
 
-In the rows *no effect*, the brackets say which other setting makes a setting change nothing, and why. The row *differs
-in* names the points in which a system's documentation, its program and the preset differ. The row *not confirmed* names
-what no source states. A row that does not apply is left out.
+The rows *no effect* name settings that can change nothing; the brackets say which other setting causes this, and why.
+The row *differs in* names the points in which a system's documentation, its program and the preset differ. The row
+*not confirmed* names what no source states. A row that does not apply is left out.
 """
 LONGEST_VALUE = 60
 """Characters of a setting's value on the page; of a longer one only the length is shown."""
