@@ -60,7 +60,7 @@ SESSION_ROWS = (
     ),
     (
         "calls that the provider runs",
-        "one result of kind `server`; without parts and tokens if the log has no text of it (a search)",
+        "one result of kind `server`; if the log has no text of it (a search), without parts and tokens: leave it out to count logged results",
         "Codex (`web_search_call`, `image_generation_call`)",
     ),
     (
