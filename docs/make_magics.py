@@ -31,8 +31,8 @@ HEAD = """# The magics and their options
 %config CtxKit       # all settings; %config CtxKit.NAME = VALUE changes one for this kernel
 ```
 
-[How do I run an agent in a cell?](guide-live.md) has examples. `python docs/make_magics.py` writes this page from the
-magics.
+This page lists every magic with its options. `python docs/make_magics.py` writes it from the definitions of the magics.
+[How do I run an agent in a cell?](guide-live.md) has examples.
 """
 SETTINGS_HEAD = """
 ## Settings
