@@ -16,9 +16,9 @@ PAGE = Path(__file__).with_name("api-overview.md")
 STUB = Path(ck.__file__).with_name("__init__.pyi")
 HEAD = """# What `ctxkit` offers
 
-`import ctxkit as ck`, then `ck.<tab>`. Each function takes a session, a path or a list of them where that makes
-sense; `ck.compare?` shows the signature and an example. Rarer functions stand in the submodules at the end.
-Written by `python docs/make_api.py` from the package."""
+`import ctxkit as ck`, then `ck.<tab>`. A function takes a session, a path or a list of them where that makes sense;
+`ck.compare?` shows its signature and an example. The submodules at the end have the less common functions.
+`python docs/make_api.py` writes this page from the package."""
 
 
 def format_page() -> str:

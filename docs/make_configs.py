@@ -14,8 +14,6 @@ from ctxkit.presets.rules_from_config_files import SYSTEM_CONFIG_FILES
 PAGE = Path(__file__).with_name("configs.md")
 HEAD = """# Config files of other systems
 
-Written by `python docs/make_configs.py`; do not edit by hand.
-
 <!-- run
 import json
 from pathlib import Path
@@ -29,43 +27,61 @@ session = ck.read(ck.samples.path("billing"))
 
 ```python
 import ctxkit as ck
-
 rules = ck.load_rules("orchestration.yaml")             # the keys show the system; system= names it
 rules = ck.load_rules("team.yaml", agent="Reviewer")    # one agent of a fuseraft team
-print(rules.to_config())                                # the same settings, in the system's own syntax and spelling
-best = ck.presets.fased(reserve_tokens=40_000)          # rules of a preset can be written too
-print(best.to_config())
+print(rules.to_config())                                # in the system's own syntax and spelling
 tuner = ck.tune(session, rules)                         # move the sliders, then write the new setting
 print(tuner.rules.to_config())
 ```
 
-- A setting that the file leaves out has the preset's default. One `UserWarning` names unknown keys, keys of a part that
-  these rules do not have, and settings in which agents differ. A value of the wrong type is an error that names file and
-  key.
-- The file is read as plain data: JSON with comments and trailing commas, YAML by its safe loader, TOML; at most 1 MB.
-  No path in it is opened (`AgentFile`, `SystemPromptPath`), and no variable is expanded.
-- `to_config()` writes every setting for which the file has a key, also those at their defaults, and nothing else: no
-  models, keys or prompts of your file, so that the text can be shared. Copy it into your own file. A warning names
-  settings without a key. Rules loaded from JSON are written as JSON, from YAML as YAML.
-- Rules changed with `but` or `|` no longer match the preset's parameters, so `to_config()` refuses them: make the change
-  as a setting of the preset.
-- **fuseraft.** Without `agent=` the settings are those in which all agents agree; the others keep their defaults, and
-  the warning names the keys. A file with agents but without `Compaction` never compacts (`auto=False`), as in fuseraft.
-  Keys are accepted in any case, with or without the root `Orchestration`. The handoff keywords that
-  `PinLastRoutingSignal` repeats come from the state machine's signals or the keyword routes; `to_config()` writes them
-  as one state `Any`.
-- **Fased and OpenClaw** share their keys. OpenClaw is recognised by its own keys or by the file's name; any other file is
-  read as Fased's. A `ttl` without a unit is in minutes. Without `agents.defaults` Fased runs mode `default`.
-- **OpenCode.** The limits are those of the file's `model`, if `provider` lists it.
-- **Codex.** The profile that `profile` names overrides the top level.
-- **Gemini CLI.** `experimental.contextManagement` selects the newer pipeline; it is not confirmed that this pipeline takes
-  its budgets from `historyWindow`.
+`ck.load_rules` reads the settings of another system's config file; `to_config()` writes rules in the syntax of such a
+file. `python docs/make_configs.py` writes this page from the tables of keys.
+
+A setting that the file leaves out has the preset's default. One `UserWarning` names unknown keys, keys of a part that
+the rules do not have, and settings in which agents differ. A value of the wrong type is an error that names file and
+key. The file is read as plain data of at most 1 MB: no path in it is opened, and no variable is expanded.
+
+`to_config()` writes every setting that has a key, and no models, keys or prompts of your file, so that the text can be
+shared: copy it into your file. A warning names settings without a key. Rules that were changed with `but` or `|` are
+refused: make the change as a setting of the preset.
+
+| system | in its config file |
+| --- | --- |
 """
+NOTES = (
+    ("all", "JSON with comments and trailing commas, YAML (safe loader), TOML or `NAME=VALUE`"),
+    ("all", "rules loaded from JSON are written as JSON, from YAML as YAML"),
+    (
+        "fuseraft",
+        "without `agent=` the settings in which all agents agree; defaults for the others, whose keys the warning names",
+    ),
+    ("fuseraft", "agents but no `Compaction`: never compacts (`auto=False`), as in fuseraft"),
+    (
+        "fuseraft",
+        "keys in any case, with or without the root `Orchestration`; paths such as `AgentFile` stay unread",
+    ),
+    (
+        "fuseraft",
+        "handoff keywords of `PinLastRoutingSignal`: from the signals of the state machine or the keyword routes; written as one state `Any`",
+    ),
+    (
+        "fased, openclaw",
+        "the same keys; OpenClaw by its own keys or the file's name, all other files as Fased's",
+    ),
+    ("fased, openclaw", "a `ttl` without a unit is in minutes"),
+    ("fased", "mode `default` without `agents.defaults`"),
+    ("opencode", "limits of the file's `model`, if `provider` lists it"),
+    ("codex", "the profile that `profile` names overrides the top level"),
+    (
+        "gemini",
+        "`experimental.contextManagement` selects the newer pipeline; not confirmed: that its budgets come from `historyWindow`",
+    ),
+)
 
 
 def format_page() -> str:
     """Return the page in Markdown."""
-    parts = [HEAD]
+    parts = [HEAD, *(f"| {system} | {note} |\n" for system, note in NOTES)]
     for config in SYSTEM_CONFIG_FILES.values():
         defaults = get_preset_defaults(config.system)
         rows = [
@@ -73,10 +89,11 @@ def format_page() -> str:
             for name, key in config.keys.items()
             if name in defaults
         ]
-        without_key = ", ".join(f"`{name}`" for name in defaults if name not in config.keys)
+        if without_key := [f"`{name}`" for name in defaults if name not in config.keys]:
+            rows.append(f"| (no key) | {', '.join(without_key)} |  |")
         parts.append(
             f"\n## {config.system}: `{config.file_name}`\n\n| key | setting of `presets.{config.system}` | default |\n"
-            "| --- | --- | --- |\n" + "\n".join(rows) + f"\n\nWithout a key: {without_key}.\n"
+            "| --- | --- | --- |\n" + "\n".join(rows) + "\n"
         )
     return "".join(parts)
 

@@ -7,29 +7,35 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ctxkit.magics.line_parser import (
     get_option_fields,
     get_positional_fields,
     get_setting_defaults_and_help,
 )
-from ctxkit.magics.magic_dispatch import AGENT_MAGIC, COMPACT_MAGIC, TEAM_MAGIC, Subcommand
+from ctxkit.magics.magic_dispatch import AGENT_MAGIC, COMPACT_MAGIC, TEAM_MAGIC
 from ctxkit.magics.magics_class import CONTEXT_SUBCOMMANDS
 from ctxkit.magics.memory_commands import MEMORY_SUBCOMMANDS
 from ctxkit.magics.session_settings_and_name_resolver import KitSettings
 
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
 PAGE = Path(__file__).with_name("magics.md")
 HEAD = """# The magics and their options
 
-`%load_ext ctxkit` loads the magics; `-h` after a magic prints its part of this page.
-[How do I run an agent in a cell?](guide-live.md) has examples. Written by `python docs/make_magics.py` from the magics;
-do not edit by hand.
+```ipython
+%load_ext ctxkit
+%context -h          # the part of this page on one magic
+%config CtxKit       # all settings; %config CtxKit.NAME = VALUE changes one for this kernel
+```
+
+This page lists every magic with its options. `python docs/make_magics.py` writes it from the definitions of the magics.
+[How do I run an agent in a cell?](guide-live.md) has examples.
 """
 SETTINGS_HEAD = """
 ## Settings
-
-`%config CtxKit.NAME = VALUE` changes a setting for this kernel, `%config CtxKit` lists all settings.
 
 | setting | default | meaning |
 | --- | --- | --- |
@@ -43,36 +49,30 @@ def format_page() -> str:
         settings = get_setting_defaults_and_help(magic.shape)
         parts.append(f"\n## `{magic.magic}`\n\n{magic.note}\n")
         arguments = _list_arguments(magic.shape)
-        for task in sorted(
-            dict.fromkeys(field.metadata.get("task", "") for *_, field in arguments), key=bool
-        ):
-            parts += [
-                f"\n{task}:\n" if task else "",
-                "\n| option | meaning | default |\n| --- | --- | --- |\n",
-            ]
-            for name, meaning, field in (
-                argument for argument in arguments if argument[2].metadata.get("task", "") == task
-            ):
-                default = (
-                    f"`{settings[field.name][0]}`" if settings.get(field.name, ("",))[0] else ""
-                )
-                parts.append(f"| `{name}` | {meaning} | {default} |\n")
+        tasks = list(
+            dict.fromkeys(["", *(field.metadata.get("task", "") for *_, field in arguments)])
+        )
+        rows = []
+        for name, meaning, field in arguments:
+            default = settings.get(field.name, ("",))[0]
+            task = field.metadata.get("task", "")
+            rows.append((task, f"`{name}`", meaning, f"`{default}`" if default else ""))
+        rows.sort(key=lambda row: tasks.index(row[0]))
+        parts.append(_format_table(("option", "meaning", "default"), rows))
     for name, subcommands in (("%context", CONTEXT_SUBCOMMANDS), ("%memory", MEMORY_SUBCOMMANDS)):
         parts.append(f"\n## `{name}`\n")
         visible = [subcommand for subcommand in subcommands.values() if not subcommand.hidden]
-        for task in dict.fromkeys(subcommand.task for subcommand in visible):
-            parts += [
-                f"\n{task}:\n" if task else "",
-                *_format_table(
-                    name, [subcommand for subcommand in visible if subcommand.task == task]
-                ),
-            ]
         hidden = [subcommand for subcommand in subcommands.values() if subcommand.hidden]
-        if hidden:
-            parts += [
-                f"\nFurther names, which `{name} -h --all` has:\n",
-                *_format_table(name, hidden),
-            ]
+        rows = [
+            (
+                f"only in `{name} -h --all`" if subcommand.hidden else subcommand.task,
+                f"`{name} {subcommand.name}`",
+                subcommand.help,
+                ", ".join(f"`{syntax}`" for syntax, *_ in _list_arguments(subcommand.shape)),
+            )
+            for subcommand in (*visible, *hidden)
+        ]
+        parts.append(_format_table(("subcommand", "what it does", "its words and options"), rows))
     parts.append(SETTINGS_HEAD)
     for name, trait in KitSettings.class_own_traits(config=True).items():
         meaning = (
@@ -84,14 +84,16 @@ def format_page() -> str:
     return "".join(parts)
 
 
-def _format_table(magic: str, subcommands: list[Subcommand]) -> list[str]:
-    """Return the table of some subcommands."""
-    head = "\n| subcommand | what it does | its words and options |\n| --- | --- | --- |\n"
-    lines = [head]
-    for subcommand in subcommands:
-        arguments = ", ".join(f"`{syntax}`" for syntax, *_ in _list_arguments(subcommand.shape))
-        lines.append(f"| `{magic} {subcommand.name}` | {subcommand.help} | {arguments} |\n")
-    return lines
+def _format_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Return a table whose rows begin with their task; it is shown where it changes."""
+    lines = [("", *head), ("---",) * (len(head) + 1)]
+    shown = ""
+    for task, *cells in rows:
+        lines.append((task if task != shown else "", *cells))
+        shown = task
+    if not any(task for task, *_ in rows):
+        lines = [cells[1:] for cells in lines]
+    return "\n" + "".join(f"| {' | '.join(cells)} |\n" for cells in lines)
 
 
 def _list_arguments(shape: type) -> list[tuple[str, str, Any]]:

@@ -346,12 +346,13 @@ def write_llms_files() -> None:
 
 
 def summarise_page(text: str) -> str:
-    """Return the first sentence of a page."""
-    body = " ".join(
-        paragraph
-        for paragraph in text.split("\n\n")[1:4]
-        if paragraph and paragraph[0] not in "#|`<*"
-    ).replace("\n", " ")
+    """Return the first sentence of a page that is no code, table, picture or list."""
+    without_code = re.sub(r"^```.*?^```$", "", text, flags=re.DOTALL | re.MULTILINE)
+    # the licence is code as a whole: of such a page the code is read, too
+    paragraphs = [*without_code.split("\n\n")[1:], *text.split("\n\n")[1:]]
+    no_sentence = ("#", "|", "<", "*", "!", "-", "```")
+    lines = (paragraph.strip().replace("\n", " ") for paragraph in paragraphs)
+    body = next((line for line in lines if line and not line.startswith(no_sentence)), "")
     return re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", body).split(". ")[0].rstrip(".")[:200] + "."
 
 

@@ -8,19 +8,42 @@ import sys
 from dataclasses import MISSING, Field, fields, is_dataclass
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ctxkit.policies import triggers as t
 from ctxkit.policies.compaction_and_pruning_rules import unwrap_function
 from ctxkit.policies.policy_base_and_chains import Chain, Fallback
 from ctxkit.policies.summary_compaction import Summary
-from ctxkit.presets.inert_settings import list_inert_setting_reasons
+from ctxkit.presets.inert_settings import INERT_SETTINGS
 from ctxkit.presets.registry_and_setting_checks import names, preset, preset_differences
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "systems.md"
+HEAD = """# Systems
+
+```python
+import ctxkit as ck
+help(ck.presets.codex)  # explains each setting
+rules = ck.presets.codex(model_auto_compact_token_limit=150_000)
+```
+
+This page lists what each preset does with its default settings. `python docs/make_systems.py` writes it from the
+presets. The first table compares the systems; each system then has a table of its own. The settings in force follow
+each step in brackets, and a setting that is not named there is off. Under every preset, system messages, pinned
+messages and pending approvals stay, a tool call stays together with its result, and the session's log keeps all
+messages.
+
+The rows *no effect* name settings that can change nothing; the brackets say which other setting causes this, and why.
+The row *differs in* names the points in which a system's documentation, its program and the preset differ. The row
+*not confirmed* names what no source states. A row that does not apply is left out.
+"""
 LONGEST_VALUE = 60
 """Characters of a setting's value on the page; of a longer one only the length is shown."""
+_SOURCE_LABELS = ("Source", "Not confirmed")
+"""First words of the paragraphs in a preset's docstring that say what the preset was made from."""
 _KEPT_SETTINGS = re.compile(
     r"keep|retain|preserve|tail|protect|target|floor|recent|window_size|^n$|restored|user_message"
 )
@@ -154,10 +177,9 @@ def describe_failure(rules: Any) -> str:
 
 
 def format_section(name: str) -> list[str]:
-    """Return the lines of the section of one system."""
+    """Return the lines of the section of one system: a heading and a table."""
     rules = preset(name)
     module = import_module(f"ctxkit.presets.systems.{name}")
-    docstring = (inspect.getdoc(getattr(module, name)) or "").split("\nArgs:")[0]
     parameters = dict(rules.parameters)
     trigger = (
         describe_trigger(rules.trigger, rules.reserve)
@@ -177,27 +199,52 @@ def format_section(name: str) -> list[str]:
         ("kept", format_matching_settings(parameters, _KEPT_SETTINGS)),
         ("protections", "; ".join(x for x in (guards, protected) if x and x != "—") or "—"),
         ("failure", describe_failure(rules)),
-        ("settings", ", ".join(f"`{setting}`" for setting in parameters) or "—"),
+        ("settings", format_names(parameters) or "—"),
+        *(("no effect", reason) for reason in list_inert_settings(name)),
     ]
-    preset_description = " ".join(
-        " ".join(p.split()) for p in docstring.split("\n\n")
-    ).removeprefix("Return ")
-    description = (
-        f"{(module.__doc__ or '').strip()} {preset_description[:1].upper()}{preset_description[1:]}"
-    )
-    lines = [f"## {name}", "", description, "", "| | |", "| --- | --- |"]
-    lines += [f"| {label} | {text.replace('|', chr(92) + '|')} |" for label, text in rows]
-    if preset_differences(name):
-        topics = ", ".join(difference.topic for difference in preset_differences(name))
-        lines += [
-            "",
-            f"Where the preset differs from its document or program ([conformance](conformance.md)): {topics}.",
-        ]
-    inert = list_inert_setting_reasons(name)
-    if inert:
-        lines += ["", "No effect, as the other settings stand or in a replay:", ""]
-        lines += [f"* {reason}" for reason in inert]
-    return [*lines, ""]
+    if differences := preset_differences(name):
+        topics = "; ".join(difference.topic for difference in differences)
+        rows.append(("differs in", f"{topics} ([conformance](conformance.md#{name}))"))
+    docstring = inspect.getdoc(getattr(module, name)) or ""
+    rows += [(label.lower(), text) for label, text in read_labelled_paragraphs(docstring)]
+    description = " ".join((module.__doc__ or "").split()).rstrip(".")
+    return [
+        f"## {name}",
+        "",
+        f"| | {description} |",
+        "| --- | --- |",
+        *(
+            f"| {label} | {text.replace('|', chr(92) + '|')} |"
+            for label, text in rows
+            if text != "—"
+        ),
+        "",
+    ]
+
+
+def read_labelled_paragraphs(docstring: str) -> list[tuple[str, str]]:
+    """Return label and text of each paragraph of a preset's docstring that names its sources."""
+    paragraphs = [" ".join(paragraph.split()) for paragraph in docstring.split("\n\n")]
+    return [
+        (label, text.rstrip("."))
+        for label in _SOURCE_LABELS
+        for paragraph in paragraphs
+        if (text := paragraph.removeprefix(f"{label}: ")) != paragraph
+    ]
+
+
+def list_inert_settings(name: str) -> list[str]:
+    """Return for each reason the settings without effect, with the setting that holds them."""
+    settings_by_reason: dict[str, list[str]] = {}
+    for inert in INERT_SETTINGS.get(name, ()):
+        reason = f"`{inert.controller}`: {inert.why}" if inert.controller else inert.why
+        settings_by_reason.setdefault(reason, []).extend(inert.settings)
+    return [f"{format_names(names)} ({reason})" for reason, names in settings_by_reason.items()]
+
+
+def format_names(settings: Iterable[str]) -> str:
+    """Return the names of settings as a list in Markdown."""
+    return ", ".join(f"`{setting}`" for setting in settings)
 
 
 def format_overview_row(name: str) -> str:
@@ -220,17 +267,6 @@ def format_overview_row(name: str) -> str:
 
 def format_page() -> str:
     """Return the page in Markdown."""
-    head = [
-        "# Systems",
-        "",
-        "What each preset does with its default settings. `python docs/make_systems.py` writes this page from the",
-        "presets; do not edit by hand.",
-        "",
-        "Under every preset system messages, pinned messages and pending approvals stay, and a tool call stays",
-        "together with its result. A failed summary changes nothing, and compacted messages stay in the session's log.",
-        "The active settings follow each sentence; settings that a section does not name are off.",
-        "",
-    ]
     overview = [
         "| system | due | what is done |",
         "| --- | --- | --- |",
@@ -238,7 +274,7 @@ def format_page() -> str:
         "",
     ]
     return "\n".join(
-        [*head, *overview, *(line for name in names() for line in format_section(name))]
+        [HEAD, *overview, *(line for name in names() for line in format_section(name))]
     )
 
 

@@ -41,6 +41,19 @@ def test_the_reference_names_all_that_is_public(make_site, pages):
     assert "::: ctxkit.tokens.prices.update\n" in text
 
 
+@pytest.mark.parametrize(
+    ("body", "summary"),
+    [
+        ("`ck.read` [reads](x.md) a log. More.", "`ck.read` reads a log."),
+        ("```python\nimport x\n\ny = x\n```\n\n![a](b.svg)\n\nA log\nis read. More.", "A log is read."),
+        ("| a |\n| --- |\n\n## B\n\n- c\n\nThe end", "The end."),
+        ("```text\nMIT\n\nAs is. More.\n```", "As is."),
+    ],
+)  # fmt: skip
+def test_the_summary_of_a_page_is_its_first_sentence(make_site, body, summary):
+    assert make_site.summarise_page(f"# Title\n\n{body}\n") == summary
+
+
 def test_the_gallery_draws_every_chart(make_site, pages):
     make_site.write_gallery()
     text = (pages / "gallery.md").read_text()

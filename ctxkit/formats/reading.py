@@ -143,6 +143,7 @@ def read_all(
     unique = list({candidate.real_path: candidate for candidate in reversed(candidates)}.values())[
         ::-1
     ]
+    # In one process: 150 MB of plain messages take 1.0 s to read, and 0.8 s to move to another.
     with pause_gc():
         _collect_sessions(unique, reader, sessions, progress)
     return sessions

@@ -35,7 +35,7 @@ def said(role, text):
 
 
 def test_a_search_of_the_provider_has_one_result_without_parts_or_tokens(tmp_path):
-    assert "**Calls that the provider runs**" in PAGE
+    assert "\n| calls that the provider runs | " in PAGE
     search = {
         "type": "web_search_call",
         "status": "completed",
@@ -49,7 +49,7 @@ def test_a_search_of_the_provider_has_one_result_without_parts_or_tokens(tmp_pat
 
 
 def test_a_message_of_an_agent_is_an_input_that_begins_a_turn(tmp_path):
-    assert "**Messages of agents**" in PAGE
+    assert "\n| messages of agents | " in PAGE
     told = {"type": "agent_message", "content": [{"type": "input_text", "text": "I am done."}]}
     s = codex(
         tmp_path, said("user", "Go."), said("assistant", "Gone."), told, said("assistant", "Well.")
@@ -61,7 +61,7 @@ def test_a_message_of_an_agent_is_an_input_that_begins_a_turn(tmp_path):
 
 
 def test_an_api_error_as_a_reply_is_an_event_and_no_failed_call(tmp_path):
-    assert "**API errors as replies**" in PAGE
+    assert "\n| API errors as replies | " in PAGE
     base = {
         "sessionId": "s",
         "version": "2.1.299",

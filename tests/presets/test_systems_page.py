@@ -11,7 +11,8 @@ import pytest
 from ctxkit import presets
 from ctxkit.errors import CtxkitError
 from ctxkit.policies import Above, AntiThrash, Chain, Count, Fallback, Share, Tail, triggers
-from ctxkit.presets import names, preset
+from ctxkit.presets import names, preset, preset_differences
+from ctxkit.presets.inert_settings import INERT_SETTINGS
 
 MADE = runpy.run_path(str(Path(__file__).resolve().parents[2] / "docs" / "make_systems.py"))
 
@@ -36,6 +37,49 @@ def test_triggers_are_said_in_words():
         describe(Above(5) | triggers.Overflow(recorded=True))
         == "prompt > 5 tokens or after a context error"
     )
+
+
+WITHOUT_SOURCE = {"fased", "swe_agent_mask", "none"}
+"""Presets whose docstring names no document or file."""
+
+
+@pytest.mark.parametrize("name", sorted(set(names()) - WITHOUT_SOURCE))
+def test_a_section_names_the_source_of_its_preset(name):
+    assert any(line.startswith("| source | ") for line in MADE["format_section"](name))
+
+
+def test_sources_are_read_from_the_labelled_paragraphs_of_a_docstring():
+    docstring = """Return rules.
+
+    Not confirmed: the
+    share.
+
+    This is no Source: at all.
+
+    Source: `a.py` at 1234567 (0.5).
+    """
+    assert MADE["read_labelled_paragraphs"](docstring) == [
+        ("Source", "`a.py` at 1234567 (0.5)"),
+        ("Not confirmed", "the share"),
+    ]
+
+
+@pytest.mark.parametrize("name", sorted(INERT_SETTINGS))
+def test_a_section_names_every_setting_without_effect_and_what_holds_it(name):
+    rows = [row for row in MADE["format_section"](name) if row.startswith("| no effect | ")]
+    for inert in INERT_SETTINGS[name]:
+        (row,) = [row for row in rows if inert.why in row and f"(`{inert.controller}`:" in row] or [
+            row for row in rows if not inert.controller and f"({inert.why})" in row
+        ]
+        assert [setting for setting in inert.settings if f"`{setting}`" not in row] == []
+
+
+@pytest.mark.parametrize("name", [name for name in names() if preset_differences(name)])
+def test_a_section_names_every_difference_and_links_to_its_table(name):
+    (row,) = [row for row in MADE["format_section"](name) if row.startswith("| differs in | ")]
+    assert [d.topic for d in preset_differences(name) if d.topic not in row] == []
+    assert f"\n### {name}\n" in (MADE["PAGE"].parent / "conformance.md").read_text("utf-8")
+    assert f"(conformance.md#{name})" in row
 
 
 # -- The page of systems speaks of the settings that a preset works with, not only of its classes.

@@ -111,8 +111,8 @@ def adk(
     pair is set.
 
     Source: `google/adk/apps/_configs.py`, `apps/compaction.py` and
-    `flows/llm_flows/context/_compaction.py` of google-adk 2.13.0. Its documentation's example is an
-    interval of 3 with an overlap of 1.
+    `flows/llm_flows/context/_compaction.py` of google-adk 2.13.0; its documentation (the example is
+    an interval of 3 with an overlap of 1).
 
     Args:
         context_window: the model's context window in tokens; None: from the price table, else

@@ -183,6 +183,8 @@ def ai(
     """Return ai's rules: compact at the window less the reserve, or else at `max_tokens`, or at
     `max_messages`.
 
+    Source: tiancaiamao/ai at 7bc6f19.
+
     Args:
         context_window: tokens that the model takes; None: as the price table has it, else not
             known; 0: not known to the agent. Where it is not known, `max_tokens` is the limit.

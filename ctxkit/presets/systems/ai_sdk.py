@@ -44,8 +44,8 @@ def ai_sdk(
 ) -> Rules:
     """Return rules that prune each call as `pruneMessages` of the package `ai` does.
 
-    Source: `dist/index.js` of ai 7.0.173. The function itself drops no calls unless told to
-    (`toolCalls: []`); here `before-last-message` is the default, as in its own example.
+    Source: `dist/index.js` of ai 7.0.173 (its default `toolCalls: []` drops no calls; the default
+    here is `before-last-message`, as in its example).
 
     Args:
         context_window: the model's context window in tokens; None: from the price table, else

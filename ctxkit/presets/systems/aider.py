@@ -88,7 +88,7 @@ def aider(
     """Return Aider's rules.
 
     Source: `aider/history.py` of Aider-AI/aider at 041f3a4 (`ChatSummary`: `>`, half, four
-    messages, the head ends with a reply) and in `aider/models.py` (5dc9490: a sixteenth of the
+    messages, the head ends with a reply); `aider/models.py` at 5dc9490 (a sixteenth of the
     window, from 1,024 to 8,192).
 
     Args:

@@ -48,8 +48,7 @@ def anthropic_clear_tools(
     """Return the rules of Anthropic's tool result clearing (beta `context-management-2025-06-27`).
 
     Source: platform.claude.com, "Context editing" (which strategies, `clear_at_least`, what is
-    cleared); the defaults of 100,000 tokens and three tool uses are those that LangChain's mirror
-    of it states.
+    cleared); LangChain's mirror of it (the defaults of 100,000 tokens and three tool uses).
 
     Args:
         context_window: the model's context window in tokens; None: from the price table, else

@@ -92,10 +92,10 @@ def anthropic_compact(
     """Return the rules of the edit `compact_20260112` (beta `compact-2026-01-12`), or of
     compaction on demand (beta `compact-2026-09-04`).
 
-    Source: platform.claude.com, "Compaction": 150,000 by default and 50,000 at least, the block
-    replaces everything before it, `instructions` replace the standard prompt,
-    `pause_after_compaction` is off. On demand, which the page recommends, the caller chooses when,
-    and which turns it keeps behind the block; neither has a default there.
+    Source: platform.claude.com, "Compaction" (150,000 by default and 50,000 at least; the block
+    replaces everything before it; `instructions` replace the standard prompt;
+    `pause_after_compaction` is off; on demand, which it recommends, the caller chooses when, and
+    which turns stay behind the block: neither has a default).
 
     Args:
         context_window: the model's context window in tokens; None: from the price table, else

@@ -114,9 +114,9 @@ def boise(
 ) -> Rules:
     """Return the rules of Boise State's model-relative thresholds.
 
-    Source: `docs/specs/compaction-model-relative-thresholds.md` (1fb4a97) of their
-    agentcore-public-stack: the three numbers of a window, the floor-seeking cut, the trigger that a
-    cut disarms, the rewrite that waits for a cold cache.
+    Source: `docs/specs/compaction-model-relative-thresholds.md` of their agentcore-public-stack at
+    1fb4a97 (the three numbers of a window, the floor-seeking cut, the trigger that a cut disarms,
+    the rewrite that waits for a cold cache).
 
     Args:
         context_window: tokens that the model takes; None: 200,000, for these numbers are made from

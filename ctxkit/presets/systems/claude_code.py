@@ -179,13 +179,14 @@ def claude_code(
     """Return Claude Code's rules, as its documentation and its users describe them; the
     program is not public.
 
-    Documented (code.claude.com/docs/en/context-window, read as quoted on 2026-10-19): the
-    conversation becomes a summary; up to five files come back, one of more than 5,000 tokens as its
-    path; the percentage can be overridden. Reported by users (anthropics/claude-code#31806): 13,000
-    tokens below the window less the summary's 20,000, and an override that can only lower it. Not
-    confirmed: how many older tool outputs are cleared before that. Idle sessions: as the releases
-    of conPACT (v1.5.0), claude-console (v0.16.0) and afk-compact (0.1.14) and Ark0N/Codeman#554
-    observe (13 of them 54.7 to 55.7 minutes after the last reply), read on 2026-11-24.
+    Source: code.claude.com/docs/en/context-window, as quoted on 2026-10-19 (a summary of the
+    conversation; up to five files restored, one of more than 5,000 tokens as its path; the
+    percentage can be overridden); its users, anthropics/claude-code#31806 (13,000 tokens below the
+    window less the summary's 20,000; an override can only lower it); for idle sessions, read on
+    2026-11-24, the releases of conPACT (v1.5.0), claude-console (v0.16.0) and afk-compact (0.1.14)
+    and Ark0N/Codeman#554 (13 sessions compacted 54.7 to 55.7 minutes after the last reply).
+
+    Not confirmed: how many older tool outputs are cleared before a compaction.
 
     Args:
         context_window: the model's context window in tokens; None: from the price table, else

@@ -92,8 +92,8 @@ def cline(
     """Return Cline's rules.
 
     Source: `sdk/packages/core/src/extensions/context/` of cline/cline at 21cb8d2
-    (`compaction-shared.ts`: 0.9 of the window, 0.9 of that, 20,000, the cut; `compaction.ts`: `>=`)
-    and, for version 3, in `src/core/context/context-management/` before 791d238
+    (`compaction-shared.ts`: 0.9 of the window, 0.9 of that, 20,000, the cut;
+    `compaction.ts`: `>=`); for version 3 `src/core/context/context-management/` before 791d238
     (`context-window-utils.ts`, `getNextTruncationRange`).
 
     Args:

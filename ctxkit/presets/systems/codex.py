@@ -1,8 +1,5 @@
 """Codex CLI (openai/codex, Rust): keeps the user's messages, and replaces the rest by a summary
 behind them.
-
-The names are those of its configuration reference
-(https://developers.openai.com/codex/config-reference), late 2026.
 """
 
 from __future__ import annotations
@@ -172,9 +169,9 @@ def codex(
     """Return Codex's rules: at 0.9 of the window, or earlier, all but the user's own words becomes
     a summary.
 
-    Source: `codex-rs/core/src/compact.rs` (0100b10: budget of user messages, order, failures) and,
-    as quoted by readers of `codex-rs/protocol/src/openai_models.rs`, the nine tenths; the file
-    itself could not be read here.
+    Source: https://developers.openai.com/codex/config-reference, late 2026 (names of settings);
+    `codex-rs/core/src/compact.rs` at 0100b10 (budget of user messages, order, failures);
+    `codex-rs/protocol/src/openai_models.rs` as its readers quote it (0.9 of the window).
 
     Args:
         context_window: the model's context window in tokens; None: from the price table, else

@@ -1,7 +1,5 @@
 """fuseraft: a filter of each agent's history, compaction in five modes, token budgets, windows
 inside a turn.
-
-Source: its docs/configuration.md at 0466927, and in the code where that is silent.
 """
 
 from __future__ import annotations
@@ -227,6 +225,8 @@ def fuseraft(
     `text_only`, `exclude_agents`, `max_turn_age`, `max_tail_messages`, `max_tool_result_chars` and
     `max_replay_chars` filter what was said before a turn, as it is handed to that turn. What an
     agent's own calls return within its turn, it sees whole.
+
+    Source: its docs/configuration.md at 0466927; its code where that is silent.
 
     Args:
         context_window: the model's context window in tokens; None: from the price table, else

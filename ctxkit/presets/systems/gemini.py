@@ -1,7 +1,5 @@
 """Gemini CLI (google-gemini/gemini-cli): at half the window a snapshot and the last 30 %, or a
 pipeline of budgets.
-
-Source: its docs/reference/configuration.md at 5ce6e01.
 """
 
 from __future__ import annotations
@@ -209,9 +207,11 @@ def gemini(
 ) -> Rules:
     """Return Gemini CLI's rules: the compression of the released program, or the newer pipeline.
 
-    Source: `chatCompressionService.ts` (02b2885: 0.5, 0.3, 50,000, the split, a result that grew is
-    refused) and `context/config/profiles.ts` (039a3fd: the pipeline's numbers). Not confirmed:
-    40,000 characters as the limit to which an output is cut there.
+    Source: its docs/reference/configuration.md at 5ce6e01; `chatCompressionService.ts` at 02b2885
+    (0.5, 0.3, 50,000, the split, a result that grew is refused); `context/config/profiles.ts` at
+    039a3fd (the pipeline's numbers).
+
+    Not confirmed: 40,000 characters as the limit to which the pipeline cuts an output.
 
     Args:
         variant: `classic` (one compression at a share of the window) or `pipeline` (budgets of

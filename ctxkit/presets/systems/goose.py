@@ -92,8 +92,8 @@ def goose(
 ) -> Rules:
     """Return Goose's rules.
 
-    Source: `crates/goose/src/context_mgmt/mod.rs` of block/goose at 0036b81: 0.8, `>`, off at 0 and
-    at 1, all messages summarised, the last message of the user that is text alone said again.
+    Source: `crates/goose/src/context_mgmt/mod.rs` of block/goose at 0036b81 (0.8, `>`, off at 0 and
+    at 1, all messages summarised, the user's last message that is text alone repeated).
 
     Args:
         context_window: the model's context window in tokens; None: from the price table, else

@@ -139,8 +139,9 @@ def jev(
     """Return Jev's rules: all but the last messages lose tool results, but never text.
 
     Source: `src/compact.ts` of tamaratran/fast-jev-compaction at 15c1ea2 (`DEFAULT_OPTIONS`: 0.5,
-    6, 300; the decisions on a call; the slack of 120 characters). The share at which it compacts
-    (0.8) is not confirmed.
+    6, 300; the decisions on a call; the slack of 120 characters).
+
+    Not confirmed: the share at which it compacts (0.8).
 
     Args:
         context_window: the model's context window in tokens; None: from the price table, else

@@ -134,8 +134,10 @@ def lcm(
 ) -> Rules:
     """Return the rules of lossless context management, as the plugin lossless-claw has it.
 
-    Source: `README.md` of Martian-Engineering/lossless-claw at 01dbcbd: 0.75 and 64 (its example),
-    20,000 tokens a leaf. The number of summaries that become one is not confirmed.
+    Source: `README.md` of Martian-Engineering/lossless-claw at 01dbcbd (0.75 and 64, its example;
+    20,000 tokens a leaf).
+
+    Not confirmed: the number of summaries that become one.
 
     Args:
         context_window: the model's context window in tokens; None: from the price table, else

@@ -89,9 +89,10 @@ def letta(
 ) -> Rules:
     """Return Letta's rules, as its documentation describes `compaction_settings`.
 
-    Source: docs.letta.com, "Compaction (summarization)": mode, 0.3, steps of about a tenth, 50,000
-    characters (2,000 in an earlier version of the page). Not documented, and marked so below: the
-    share of the window at which it is due.
+    Source: docs.letta.com, "Compaction (summarization)" (mode, 0.3, steps of about a tenth, 50,000
+    characters; 2,000 in an earlier version of the page).
+
+    Not confirmed: the share of the window at which it is due, which is not documented.
 
     Args:
         context_window: the model's context window in tokens; None: from the price table, else

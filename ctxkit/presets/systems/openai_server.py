@@ -95,10 +95,10 @@ def openai_server(
     """Return the rules of `context_management` with a `compact_threshold`, or of the standalone
     endpoint `/responses/compact`.
 
-    Source: developers.openai.com, "Compaction": the threshold is compared with the rendered tokens,
-    and what came before the newest item may be left out. There is no default threshold; 0.7 of the
-    window is what Fased sets. On demand the caller chooses when, and gets back the user's messages
-    and one item (vercel.com, "OpenAI Responses Compaction with AI Gateway", 2026-09-08).
+    Source: developers.openai.com, "Compaction" (the threshold is compared with the rendered tokens;
+    what came before the newest item may be left out; no default threshold: 0.7 of the window is
+    Fased's); vercel.com, "OpenAI Responses Compaction with AI Gateway", 2026-09-08 (on demand the
+    caller chooses when, and gets back the user's messages and one item).
 
     Args:
         context_window: the model's context window in tokens; None: from the price table, else

@@ -1,8 +1,5 @@
 """OpenClaw: Pi's compaction behind a safeguard of sections, identifiers and recent turns, and
 pruning when cold.
-
-Source: its configuration reference (https://docs.openclaw.ai/gateway/configuration-reference),
-2026.
 """
 
 from __future__ import annotations
@@ -214,10 +211,12 @@ def openclaw(
     """Return OpenClaw's rules: Pi's cut with a floored reserve, its guarded summary, and pruning in
     memory.
 
-    As `compaction-safeguard.ts`, `compaction-planning.ts` (00818c4) and
-    `context-pruning/` (0a1ebf1, 1328b6c) have it; for 2026.9.6 as `dist/compaction-planning-*.mjs`
-    (`buildHistoryPrunePlan`), `agent-compaction-constants-*.mjs` (a quarter) and
-    `tool-result-truncation-*.mjs` (`pruneExpiredCacheTtlToolResults`) of the npm package have it.
+    Source: https://docs.openclaw.ai/gateway/configuration-reference, 2026;
+    `compaction-safeguard.ts`, `compaction-planning.ts` (00818c4) and `context-pruning/` (0a1ebf1,
+    1328b6c); for 2026.9.6 `dist/compaction-planning-*.mjs` (`buildHistoryPrunePlan`),
+    `agent-compaction-constants-*.mjs` (a quarter) and `tool-result-truncation-*.mjs`
+    (`pruneExpiredCacheTtlToolResults`) of the npm package.
+
     Not confirmed: the timeout (300 s here).
 
     Args:

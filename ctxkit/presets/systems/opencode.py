@@ -1,8 +1,5 @@
 """OpenCode (anomalyco/opencode): a summary and the last turns that fit; old tool output can be
 pruned before that.
-
-The keys of `compaction` are those of its first schema (https://opencode.ai/config.json); version 2
-has `keep` and `buffer`, which are only named.
 """
 
 from __future__ import annotations
@@ -217,10 +214,11 @@ def opencode(
 ) -> Rules:
     """Return OpenCode's rules: a summary where what is usable of the window is full.
 
-    Source: `session/overflow.ts` (08f74b9: what is usable, `>=`) and `session/compaction.ts`
-    (001aa6c: pruning); the kept turns of 1.18 in that file at 31e22f65 (all that fit, a quarter of
-    what is usable, from 2,000 tokens up) and of 2 in `packages/core/src/session/compaction.ts` at
-    031a4a9 (20,000 reserved, 15,000 kept).
+    Source: https://opencode.ai/config.json (keys of `compaction` in its first schema; `keep` and
+    `buffer` of version 2 are only named); `session/overflow.ts` at 08f74b9 (what is usable, `>=`);
+    `session/compaction.ts` at 001aa6c (pruning) and at 31e22f65 (kept turns of 1.18: all that fit,
+    a quarter of what is usable, from 2,000 tokens up); for version 2
+    `packages/core/src/session/compaction.ts` at 031a4a9 (20,000 reserved, 15,000 kept).
 
     Args:
         version: `1.18`, `1.0` (two turns, only the newest split) or `2` (from a request on, 15,000

@@ -99,8 +99,8 @@ def openhands(
 ) -> Rules:
     """Return the rules of OpenHands' `LLMSummarizingCondenser`.
 
-    Source: `context/condenser/llm_summarizing_condenser.py` of openhands-sdk 1.58: the class's own
-    defaults; its `default_condenser` sets a max_size of 80 and a keep_first of 4.
+    Source: `context/condenser/llm_summarizing_condenser.py` of openhands-sdk 1.58 (the
+    class's own defaults; its `default_condenser` sets a max_size of 80 and a keep_first of 4).
 
     Args:
         context_window: the model's context window in tokens; None: from the price table, else

@@ -151,6 +151,8 @@ def pulse_coder(
 ) -> Rules:
     """Return pulse-coder's rules: compact from 75 % of the window on, to 50 % at most.
 
+    Source: hua-bang's pulse-coder at 527e790.
+
     Args:
         context_window_tokens: tokens that pulse-coder believes the model takes, whatever model it
             is; what it assumes by itself is no bound: a larger prompt is sent all the same.

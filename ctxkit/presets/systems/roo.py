@@ -68,7 +68,7 @@ def roo(
 
     Source: `src/core/context-management/index.ts` (0.1 of the window, half, even) and
     `src/core/condense/index.ts` (the summary of everything, 5 to 100 %) of RooCodeInc/Roo-Code at
-    cb83656, and in `packages/types/src/providers/anthropic.ts` (8,192) at 2d8837c.
+    cb83656; `packages/types/src/providers/anthropic.ts` at 2d8837c (8,192).
 
     Args:
         context_window: the model's context window in tokens; None: from the price table, else
