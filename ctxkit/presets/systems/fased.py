@@ -158,6 +158,10 @@ def fased(
 ) -> Rules:
     """Return Fased's rules: Pi's, with at least the floor reserved.
 
+    Source: fased-ai/fased at b0d6a8f7, its docs at 580efa5f.
+
+    Not confirmed: the code of its compaction and pruning; its documents and OpenClaw's code are used.
+
     Args:
         context_window: the model's context window in tokens; None: from the price table, else
             200,000.

@@ -16,6 +16,8 @@ def swe_agent_mask(*, n: int = 10, polling: int = 1, context_window: int | None 
     The task itself is the first observation for SWE-agent and is never masked; here it is a user
     message anyway.
 
+    Source: `history_processors` of SWE-agent's configuration.
+
     Args:
         n: observations (tool results) at the end that stay whole.
         polling: mask only at every so many observations, so that the provider's cache lives in
