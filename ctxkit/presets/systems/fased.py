@@ -160,7 +160,8 @@ def fased(
 
     Source: fased-ai/fased at b0d6a8f7, its docs at 580efa5f.
 
-    Not confirmed: the code of its compaction and pruning; its documents and OpenClaw's code are used.
+    Not confirmed: the code of its compaction and pruning, which was not seen; the preset follows
+    its documents and OpenClaw's code.
 
     Args:
         context_window: the model's context window in tokens; None: from the price table, else
