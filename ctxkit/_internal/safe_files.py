@@ -356,7 +356,15 @@ def _copy_owner_and_mode(file: BinaryIO, old: os.stat_result) -> None:
 
 
 def get_ctxkit_cache_folder() -> Path:
-    """Return the path `CTXKIT_CACHE_DIR`, else `ctxkit` in the user's cache; it may not exist."""
+    """Return the path `CTXKIT_CACHE_DIR`, else `ctxkit` in the user's cache; it may not exist.
+
+    Example:
+        >>> from unittest.mock import patch
+        >>> from ctxkit import tokens
+        >>> with patch.dict("os.environ", CTXKIT_CACHE_DIR="/tmp/ctxkit"):
+        ...     tokens.get_ctxkit_cache_folder().as_posix()
+        '/tmp/ctxkit'
+    """
     configured = os.environ.get("CTXKIT_CACHE_DIR")
     if configured:
         return Path(configured)

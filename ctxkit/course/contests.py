@@ -88,6 +88,7 @@ class ContestTable:
     """
 
     path: Path = _FILE
+    """The file of the entries, or a folder that several users share, one file per entry."""
     note: str = ""
     """A sentence on the last entry if it was not simply added."""
 

@@ -162,7 +162,13 @@ TRIM_SUFFIX = "\n[...context-trimmed — {n} chars removed to fit model limit...
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class TrimStage(ResultShortening):
-    """A stage: cut results, even cut ones; cut reads of files written later even shorter."""
+    """A stage: cut results, even cut ones; cut reads of files written later even shorter.
+
+    Example:
+        >>> from ctxkit.policies import TrimStage
+        >>> TrimStage(max_chars=4_000).cap
+        4000
+    """
 
     @property
     def cap(self) -> int:
@@ -178,7 +184,16 @@ class TrimStage(ResultShortening):
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class WithoutTools(ScheduledPruning):
-    """The last stage: remove tool calls and results."""
+    """The last stage: remove tool calls and results.
+
+    Example:
+        >>> import ctxkit as ck
+        >>> incident = ck.read(ck.samples.path("incident"))
+        >>> rules = ck.policies.Rules(pruning=ck.policies.WithoutTools())
+        >>> pruned = ck.replay(incident, rules)
+        >>> [sum(item.tokens for item in s.sent(-1)) for s in (incident, pruned)]
+        [75761, 2603]
+    """
 
     counts = False
     cap = 0

@@ -116,7 +116,9 @@ class PromptForecast(Protocol):
     """
 
     history: History
+    """The history in force when the search begins."""
     budget: ContextBudget
+    """The limit and reserve in tokens, and the counter of sizes."""
 
     @property
     def log(self) -> MessageLog:

@@ -145,7 +145,9 @@ class HybridSummary(Summary):
     """
 
     summariser: Any = HybridSummariser()
+    """Writes the evidence record and the summary behind it, ``(passage) -> text``."""
     apart: bool = False
+    """True: the first part of a split turn gets a summary of its own."""
 
     def using(self, summariser: Any) -> Self:
         """Return the policy with a summariser for the text, where it has the default one."""

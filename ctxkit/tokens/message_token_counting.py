@@ -75,6 +75,13 @@ def count_message_tokens(counter: Callable[[str], int], message: Message) -> int
     Args:
         counter: returns the tokens of a text.
         message: the message to count.
+
+    Example:
+        >>> from ctxkit import tokens
+        >>> from ctxkit.session import Message, Text
+        >>> message = Message(role="user", parts=(Text("Hello, world"),))
+        >>> tokens.count_message_tokens(tokens.get_counter("o200k_base"), message)
+        3
     """
     parts = message.parts
     if len(parts) == 1 and type(parts[0]) is Text:  # most messages

@@ -74,6 +74,13 @@ class LocalModel:
         path: the GGUF file; None: see `find_model_file`.
         context_window: tokens of the context to allocate.
         threads: number of processor threads.
+
+    Raises:
+        ModelError: there is no such file.
+
+    Example:
+        >>> from ctxkit.agent import LocalModel
+        >>> model = LocalModel("model.gguf", context_window=4096)  # doctest: +SKIP
     """
 
     pictures = False

@@ -78,6 +78,9 @@ class Model(Protocol):
 def ignore_delta(_: Delta) -> None:
     """Ignore a delta: the `emit` of a caller that reads whole replies only.
 
+    Args:
+        _: the delta, which is not looked at.
+
     Example:
         >>> import asyncio
         >>> from ctxkit.agent import Request, ScriptedModel, ignore_delta
