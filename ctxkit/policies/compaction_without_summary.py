@@ -142,7 +142,15 @@ def _find_summaries(history: History, start: int, stop: int) -> list[int]:
 
 
 def find_cut_keeping_request_reply(history: History, position: int) -> int:
-    """Return the first safe cut from a position on that does not part a request from its reply."""
+    """Return the first safe cut from a position on that does not part a request from its reply.
+
+    Args:
+        history: the messages in force.
+        position: index among the messages at which the search begins.
+
+    Returns:
+        A position; where no later cut is safe, the last safe one before; 0 where there is none.
+    """
     # Move on while the cut would separate a user message from the reply right after it.
     p = cut = history.safe(position)
     while p and p < len(history) and _answers_user(history, p):

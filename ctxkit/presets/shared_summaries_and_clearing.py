@@ -171,7 +171,12 @@ def find_api_message_starts(history: History) -> NDArray[np.int64]:
 
 
 def is_request_pending(history: History, _budget: ContextBudget) -> bool:
-    """Return whether a user message waits for its answer."""
+    """Return whether a user message waits for its answer.
+
+    Args:
+        history: the messages of the coming call.
+        _budget: not used; every condition of a trigger is called with both.
+    """
     return len(history) > 0 and history[len(history) - 1].role == "user"
 
 

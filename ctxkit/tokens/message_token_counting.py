@@ -90,7 +90,12 @@ def count_message_tokens(counter: Callable[[str], int], message: Message) -> int
 
 
 def count_part_tokens(counter: Callable[[str], int], part: Part) -> int:
-    """Return the tokens of one part; see `count_message_tokens`."""
+    """Return the tokens of one part; see `count_message_tokens`.
+
+    Args:
+        counter: returns the tokens of a text.
+        part: the part to count.
+    """
     if isinstance(part, Text):
         return counter(part.text)
     if isinstance(part, Thinking):

@@ -257,7 +257,15 @@ def _summary_items(view: H, summary: Any, tokens: int | None, before: int) -> tu
 def make_head_item(
     view: H, message: Message, last_row: int, tokens: int | None = None, n: int = 0
 ) -> HeadItem:
-    """Return a new message as an item, with an id that the log does not have."""
+    """Return a new message as an item, with an id that the log does not have.
+
+    Args:
+        view: the history into which the message goes.
+        message: the new message; an id that is empty or taken is replaced.
+        last_row: the last row of the log that it replaces; -1: none.
+        tokens: its size, where that is known without counting; None: it is counted.
+        n: number of the message among those of one edit, for its id.
+    """
     if not message.id or message.id in view.log.index:
         step, place = f".{len(view.steps)}" if view.steps else "", f"-{n}" if n else ""
         message = _replace(message, id=f"{message.role}@{view.call}{step}{place}")
@@ -607,7 +615,12 @@ def make_session_edits(view: HistoryView) -> tuple[Edit, ...]:
 
 
 def make_session_edit(step: HistoryEdit, now: HistoryView) -> Edit:
-    """Return an edit that led to the history `now` as a session record."""
+    """Return an edit that led to the history `now` as a session record.
+
+    Args:
+        step: the edit and the history before it.
+        now: the history after it.
+    """
     log = step.was.log
     positions = step.positions()
     targets = tuple(step.was[p].id for p in positions)
