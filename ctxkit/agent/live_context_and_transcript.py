@@ -537,7 +537,15 @@ class LiveTranscript:
         return self.add(replace(reply, **fields, details=dict(details or {})), "a")
 
     def store_unrun(self, call: ToolCall, why: str = INTERRUPTED_RESULT) -> Message:
-        """Store a result for a tool call that did not end, so that no call is without one."""
+        """Store a result for a tool call that did not end, so that no call is without one.
+
+        Args:
+            call: the tool call.
+            why: text of the result.
+
+        Returns:
+            The stored result, an error.
+        """
         parts, name = (Text(why),), call.name
         result = Message(role="tool", tool=name, call_id=call.id, parts=parts, is_error=True)
         return self.add(result, "r")

@@ -455,7 +455,12 @@ def get_checkpoint(session: Session, number: int) -> CompactionCheckpoint:
 
 
 def read_unterminated_line(handle: int, size: int) -> bytes:
-    """Return the bytes after the last newline of a file of `size` bytes."""
+    """Return the bytes after the last newline of a file of `size` bytes.
+
+    Args:
+        handle: file descriptor; its position is changed.
+        size: bytes of the file.
+    """
     at, pieces = size, [b""]
     while at and b"\n" not in pieces[0]:
         at, end = max(at - (1 << 16), 0), at

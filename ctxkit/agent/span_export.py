@@ -209,6 +209,10 @@ class SpanExporter:
 def post_spans(collector: OtlpCollectorSettings, body: dict[str, Any]) -> None:
     """Send spans as JSON, or as protobuf to a collector that takes nothing else (Phoenix).
 
+    Args:
+        collector: address, headers and time limit.
+        body: the spans, in OTLP's JSON form.
+
     Raises:
         OSError: the collector did not answer, or refused them.
     """

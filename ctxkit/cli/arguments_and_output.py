@@ -460,7 +460,12 @@ class CommandOutput:
 
 
 def write_and_announce_file(path: Path, text: str) -> None:
-    """Write a file that the user named, and say so."""
+    """Write a file that the user named, and print its path to standard error.
+
+    Args:
+        path: the file; an existing one is replaced.
+        text: its content.
+    """
     from ctxkit._internal.safe_files import write_file_atomically
 
     write_file_atomically(path, [text.encode("utf-8", "replace")])
@@ -541,7 +546,16 @@ def _print_row(heads: Sequence[TableColumn], row: Sequence[str], widths: Sequenc
 def compute_column_widths(
     heads: Sequence[TableColumn], cells: Sequence[Sequence[str]], width: int
 ) -> list[int]:
-    """Return how wide each column is: as wide as its cells, the wide one no more than is left."""
+    """Return the width of each column: that of its cells; a wide column gets what is left.
+
+    Args:
+        heads: the columns; one whose `wide` is set is cut to fit the screen.
+        cells: the texts of each row.
+        width: width of the screen in terminal cells.
+
+    Returns:
+        Terminal cells per column.
+    """
     needed = [
         max(map(count_terminal_cells, (head.title, *(row[i] for row in cells))))
         for i, head in enumerate(heads)
@@ -601,7 +615,12 @@ def cut_and_pad_text(text: str, width: int, *, is_left_aligned: bool | None = No
 
 
 def format_value(value: Any, kind: CellKind) -> str:
-    """Return a figure as it is in a table; what is missing is empty."""
+    """Return a value as text for a table; a missing one is empty.
+
+    Args:
+        value: the value; None and NaN are missing.
+        kind: kind of the column, such as a count or dollars.
+    """
     if value is None or (isinstance(value, float) and math.isnan(value)):
         return ""
     return _FORMATTERS[kind](value)

@@ -352,6 +352,11 @@ def judge_rules(
 def score_contest_entry(name: str, data: Any, *, by: str = "") -> ContestEntry:
     """Return the figures of an entry's rules, as a file has them, on the sample `billing`.
 
+    Args:
+        name: name of the entry.
+        data: the rules as decoded from the file.
+        by: name of the user who entered it; empty: unknown.
+
     Raises:
         BadArguments: the data holds no rules.
     """

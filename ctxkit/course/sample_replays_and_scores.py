@@ -90,7 +90,12 @@ def load_sample(name: str = "billing") -> Session:
 
 
 def make_rules_with_trigger(policy: str, tokens: int) -> Rules:
-    """Return rules from a policy's words and the size above which they are due."""
+    """Return rules from a policy's words and the size above which they are due.
+
+    Args:
+        policy: the policy as text, such as `window:keep_tokens=2000`.
+        tokens: size of the prompt above which it compacts.
+    """
     from ctxkit.policies.compaction_and_pruning_rules import Rules
     from ctxkit.policies.triggers import Above
 

@@ -404,7 +404,12 @@ class RunJournal:
         return not data or data.endswith(b"\n")
 
     def get_row(self, session: str, rules: str) -> dict[str, Any] | None:
-        """Return the stored row of a run; None where there is none."""
+        """Return the stored row of a run; None where there is none.
+
+        Args:
+            session: key of the session, as `make_session_key` returns it.
+            rules: key of the rules.
+        """
         return self.finished.get((session, rules, self.options))
 
     def keep(self, rows: Iterable[dict[str, Any]]) -> None:

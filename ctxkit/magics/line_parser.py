@@ -396,7 +396,17 @@ def complete_line(
     sources: Mapping[str, Callable[[], Iterable[str]]],
     default: str,
 ) -> tuple[str, list[str]]:
-    """Return the word that is being written, and what it could become."""
+    """Complete the last word of a magic's line.
+
+    Args:
+        line: the line up to the cursor, without the name of the magic.
+        arguments_types: the classes of its arguments by subcommand; `""`: it has none.
+        sources: return the values of a kind of word (`session`, ...).
+        default: the subcommand of a line that names none.
+
+    Returns:
+        The word that is being written, and its completions.
+    """
     if default not in arguments_types:  # another magic's, or one without subcommands
         default = next(iter(arguments_types))
     seen = list(split_tokens(line))

@@ -74,7 +74,12 @@ class SessionRegistry:
         return chosen
 
     def update(self, session: Session, name: str) -> None:
-        """Keep what a session has become; the active one stays the active one, if there was one."""
+        """Store the new state of a session; it becomes the active one if there was none.
+
+        Args:
+            session: the session as it is after a turn.
+            name: its name in this kernel.
+        """
         self._sessions[name] = session
         self.active_name = self.active_name or name
 

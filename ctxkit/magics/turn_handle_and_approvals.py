@@ -56,8 +56,8 @@ class ToolApprover:
     """Ask a person before calls of some tools run; a value for `Agent.approve`.
 
     Args:
-        names: tools that need a word.
-        always: tools that were allowed for good; it grows.
+        names: tools whose calls need a decision.
+        always: tools that were allowed permanently; it grows.
         ask: puts the question.
     """
 

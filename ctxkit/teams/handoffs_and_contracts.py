@@ -180,7 +180,12 @@ def _brief_field(brief: dict[str, Any], name: str) -> str:
 
 
 def read_brief(root: FolderReader, path: str) -> dict[str, Any]:
-    """Return the brief, a JSON object that an agent writes; empty if there is none."""
+    """Return the brief, a JSON object that an agent writes; empty if there is none.
+
+    Args:
+        root: folder of the team.
+        path: path of the brief in it.
+    """
     return read_json(root, path) or {}
 
 

@@ -273,6 +273,11 @@ def add_declared_context(
     """Return the agents' logs with the block of a declared context before each turn's prompt.
 
     Only files that recorded calls wrote are known; what existed before is missing.
+
+    Args:
+        logs: one log per agent.
+        turns: all turns of the team, in order.
+        declared: the sources of the block.
     """
     by_name = {log.agent: log for log in logs}
     folder = next((log.record.cwd for log in logs if log.record.cwd), "") or ""

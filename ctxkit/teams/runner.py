@@ -364,7 +364,12 @@ class TurnRunner:
         return self._conclude_turn(member, status, concluded_turn)
 
     def end_team(self, status: TeamStatus, why: str) -> TurnDecision:
-        """End the team without a turn."""
+        """End the team without a turn.
+
+        Args:
+            status: the team's status after its last turn.
+            why: one sentence.
+        """
         ended = msgspec.structs.replace(status, ended="stopped", why=why)
         decision = TurnDecision(ended, "termination_forced")
         self._ledger.conclude(
@@ -540,7 +545,14 @@ class TurnRunner:
     def collect_changes(
         self, member: Member | None = None, since: int = 0, number: int = 0
     ) -> list[TurnFilesAndCommands]:
-        """Return all changes; `member`: with its changes since `since`, not yet in the ledger."""
+        """Return the changes of files and the commands of all turns, from the ledger.
+
+        Args:
+            member: the agent of the turn that is being concluded, whose changes are added; None:
+                none.
+            since: the last turn of its own session that is in the ledger, from 0.
+            number: number of the turn among those of the team, for its changes.
+        """
         # turns in the ledger, then the turn that is being concluded
         turns = [
             (int(m["turn"] or 0), m["agent"], self._sessions[m["agent"]].session, turn)

@@ -83,7 +83,12 @@ class ScriptedAgent(ScriptedModel):
     _over = 0
 
     def begin(self, finished_turns: int, status: TeamStatus | None = None) -> None:
-        """Prepare for a turn after `finished_turns` concluded ones; `status` is the team's."""
+        """Prepare for a turn after `finished_turns` concluded ones; `status` is the team's.
+
+        Args:
+            finished_turns: number of the agent's turns that were concluded.
+            status: status of the team; None: none is known.
+        """
         del status
         self._over = finished_turns
 
@@ -348,7 +353,15 @@ class ContractScriptGenerator:
     """Briefs that were written already."""
 
     def steps(self, member: Member, status: TeamStatus) -> Iterator[Step]:
-        """Yield the tool calls of a turn, then its words."""
+        """Yield the tool calls of a turn, then its words.
+
+        Args:
+            member: the agent whose turn it is.
+            status: status of the team.
+
+        Returns:
+            Name and arguments of each tool call; last, the text.
+        """
         if status.is_verifier_due:
             yield "What was claimed agrees with what was done."
             return

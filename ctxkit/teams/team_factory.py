@@ -305,7 +305,15 @@ def _localise_path(match: re.Match[str]) -> str:
 
 
 def describe_protected_files(plan: TeamPlan, allow: Collection[str]) -> list[str]:
-    """Say in a sentence which files its contracts ask for that no agent may write."""
+    """Say in a sentence which files its contracts ask for that no agent may write.
+
+    Args:
+        plan: the team.
+        allow: names of protected files that agents may write.
+
+    Returns:
+        One sentence, or none.
+    """
     names = dict.fromkeys(p for p in _required_files(plan) if _is_protected(p, allow))
     if not names:
         return []

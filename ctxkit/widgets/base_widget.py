@@ -114,7 +114,12 @@ def compress_plotly_library() -> bytes:
 
 
 def send_plotly_library(widget: anywidget.AnyWidget, request: Any) -> bool:
-    """Answer the browser's request for plotly.js; return False where it asks for something else."""
+    """Answer the browser's request for plotly.js; return False where it asks for something else.
+
+    Args:
+        widget: the widget whose browser side asks.
+        request: the message as it came.
+    """
     is_request = isinstance(request, dict) and request.get("kind") == "plotly"
     if is_request:
         widget.send({"kind": "plotly"}, buffers=[compress_plotly_library()])
@@ -326,6 +331,10 @@ def render_live_view_slot(model_id: str, html: str) -> str:
     """Return a still picture with the place for the live view of a model.
 
     The id stands in a class, as notebooks that are not trusted keep no other attribute.
+
+    Args:
+        model_id: id of the widget's model.
+        html: the still picture.
     """
     note = f'<p style="margin:4px 0"><em>{STATIC_PICTURE_NOTE}</em></p>'
     return (

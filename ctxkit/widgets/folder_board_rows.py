@@ -98,7 +98,12 @@ def make_row_cells(number: int, row: BoardRow) -> tuple[Cell, ...]:
 
 
 def limit_table_rows(table: Table, rows: int) -> Table:
-    """Return the first rows of a table, and a note on how many more there are."""
+    """Return the first rows of a table, and a note on how many more there are.
+
+    Args:
+        table: the table.
+        rows: number of rows to keep.
+    """
     more = len(table.rows) - rows
     legend = f"and {format_count(more)} more" if more > 0 else ""
     return replace(table, rows=table.rows[:rows], legend=legend)

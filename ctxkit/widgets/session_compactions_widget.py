@@ -312,7 +312,12 @@ def has_only_turn_sums(session: Session) -> bool:
 
 
 def list_session_compactions(session: Session, name: str) -> list[CompactionRow]:
-    """Return the compactions of a session."""
+    """Return the compactions of a session.
+
+    Args:
+        session: any session.
+        name: name of the session in each row.
+    """
     columns = per_compaction.rows([session])
     words = zip(*(columns[n] for n in _WORD_COLUMNS), strict=True)
     descriptions = [_join_words(row) for row in words]

@@ -315,7 +315,15 @@ class Explorer(ChartWidget):
 
 
 def choose_axis_top(prompts: Sequence[int | None], limit: int | None) -> int:
-    """Return how many tokens a chart of prompts reaches up to: the limit where it is near."""
+    """Return the upper end of the token axis: the limit where it is near the largest prompt.
+
+    Args:
+        prompts: tokens of each prompt; None: unknown.
+        limit: tokens of the model's context window; None: unknown.
+
+    Returns:
+        Tokens: the limit where it is one to three times the largest prompt, else that prompt.
+    """
     # With a limit far above the peak the curve would fill only the lowest part of the chart.
     peak = max((n for n in prompts if n is not None), default=1) or 1
     return limit if limit is not None and peak <= limit <= 3 * peak else peak
@@ -337,7 +345,12 @@ _HEIGHT = 140
 
 
 def render_call_heading(call_view: CallView, calls: int) -> str:
-    """Return the heading as HTML: call, prompt size, share of the window."""
+    """Return the heading as HTML: call, prompt size, share of the window.
+
+    Args:
+        call_view: the call.
+        calls: number of calls of the session.
+    """
     return (
         "<div "
         f'style="color:{TEXT_COLOUR};line-height:1.5">'
@@ -346,7 +359,12 @@ def render_call_heading(call_view: CallView, calls: int) -> str:
 
 
 def format_call_heading(call_view: CallView, calls: int) -> str:
-    """Return the heading as plain text."""
+    """Return the heading as plain text.
+
+    Args:
+        call_view: the call.
+        calls: number of calls of the session.
+    """
     if call_view.call is None:
         return f"No call in this session, only {pluralize(len(call_view.items), 'message')}."
     size = (
@@ -363,7 +381,13 @@ def format_call_heading(call_view: CallView, calls: int) -> str:
 
 
 def render_growth_chart(prompts: Sequence[int | None], limit: int | None, at: int | None) -> str:
-    """Draw prompt sizes as a line, with a mark at one call; empty if no size is known."""
+    """Draw prompt sizes as a line, with a mark at one call; empty if no size is known.
+
+    Args:
+        prompts: tokens of each prompt; None: unknown.
+        limit: tokens of the model's context window; None: unknown.
+        at: number of the marked call, from 0; None: no mark.
+    """
     sizes = [n for n in prompts if n is not None]
     if len(sizes) < 2:
         return ""
@@ -412,7 +436,12 @@ def render_groups_bar(call_view: CallView) -> str:
 def render_largest_messages_table(
     explorer_session: ExplorerSession, items: Sequence[MessageLine]
 ) -> str:
-    """Return some messages as an HTML table, for front ends without widgets."""
+    """Return some messages as an HTML table, for front ends without widgets.
+
+    Args:
+        explorer_session: names the messages.
+        items: the messages, in order of the rows.
+    """
     rows = "".join(
         f'<tr><td style="text-align:right">{number}</td><td'
         f' style="text-align:right">{"" if i.tokens is None else f"{i.tokens:,}"}</td><td'

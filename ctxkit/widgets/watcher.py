@@ -269,6 +269,10 @@ class SessionStatusLine(NamedTuple):
 def render_growth_picture(session: Session, name: str) -> str:
     """Return the growth of the context as a static picture, cheap enough to be drawn again after
     each call.
+
+    Args:
+        session: the session so far.
+        name: its name in the legend.
     """
     from ctxkit.plots import growth as chart
 

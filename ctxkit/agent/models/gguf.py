@@ -385,7 +385,12 @@ _runtimes_lock = threading.RLock()  # a finalizer may give back what its own thr
 
 
 def acquire_runtime(key: RuntimeKey, load: Callable[[], Any]) -> ModelRuntime:
-    """Return the runtime of a key for one more user."""
+    """Return the runtime of a key for one more user.
+
+    Args:
+        key: path of the file, tokens of the context and number of threads.
+        load: loads the file; called at the first request, not here.
+    """
     with _runtimes_lock:
         runtime = _runtimes.setdefault(key, ModelRuntime(load))
         runtime.users += 1

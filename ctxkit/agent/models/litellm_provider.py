@@ -561,7 +561,12 @@ def check_api_key(name: str, options: Mapping[str, Any]) -> None:
 
 
 def missing_key_message(name: str, keys: Iterable[str]) -> str:
-    """Return the error message for a missing key."""
+    """Return the error message for a missing key.
+
+    Args:
+        name: name of the model.
+        keys: environment variables of which one is enough.
+    """
     return f"{name} needs a key: set the environment variable {' or '.join(keys)}."
 
 

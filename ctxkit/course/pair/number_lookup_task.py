@@ -57,7 +57,12 @@ class ConfigLookupTask:
         )
 
     def is_right(self, n: int, reply: str) -> bool:
-        """Return whether a reply ends with the numbers of question `n`, in their order."""
+        """Return whether a reply ends with the numbers of question `n`, in their order.
+
+        Args:
+            n: number of the question, from 0.
+            reply: the text of the reply; commas between thousands are ignored.
+        """
         digits = re.findall(r"\d+", re.sub(r"(?<=\d),(?=\d{3}\b)", "", reply))
         expected = [str(self.numbers[each]) for each in self.questions[n]]
         return digits[-len(expected) :] == expected

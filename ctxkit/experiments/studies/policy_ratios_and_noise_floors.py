@@ -395,5 +395,10 @@ def bootstrap_ratio(
 
 
 def pair_tasks(before: pd.DataFrame, now: pd.DataFrame) -> pd.DataFrame:
-    """Return the tasks of both runs: columns `x_before` of the first, `x_now` of the other."""
+    """Return the tasks of both runs: columns `x_before` of the first, `x_now` of the other.
+
+    Args:
+        before: one row per task of the first run.
+        now: one row per task of the other run; tasks that only one run has are left out.
+    """
     return before.merge(now, on="task", suffixes=("_before", "_now"), validate="one_to_one")

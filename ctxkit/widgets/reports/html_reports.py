@@ -495,6 +495,11 @@ def format_score(name: str, value: Any) -> str:
 def render_runs_table(frame: pd.DataFrame, names: Sequence[str], *, caption: str = "") -> str:
     """Return rows of scores as an HTML table of these columns, a bounded number of rows; empty
     without figures.
+
+    Args:
+        frame: one row per run, as `compare` returns it.
+        names: columns to show; one without any value is left out.
+        caption: a sentence above the table; empty: none.
     """
     names = [n for n in names if frame[n].notna().any()]
     if not names:
@@ -518,8 +523,11 @@ def format_column_heading(name: str) -> str:
 
 
 def list_failed_runs(frame: pd.DataFrame, column: str = "error") -> list[tuple[str, str, str]]:
-    """Return session, rules and reason of the runs without figures; with `note`, what was odd about
-    the others.
+    """Return session, rules and text of the runs that have a text in a column, at most `MAX_ROWS`.
+
+    Args:
+        frame: one row per run, as `compare` returns it.
+        column: `error`: why there are no figures; `note`: what is unusual about a run with figures.
     """
     failed = frame[frame[column].notna()]
     return [

@@ -239,8 +239,11 @@ def escape_markdown(text: str, limit: int = 600) -> str:
 
 
 def make_markdown_cell(*paragraphs: str, sentences: Iterable[str] = ()) -> Any:
-    """Return a Markdown cell of paragraphs, which are Markdown already, and sentences of plain text
-    as a list.
+    """Return a Markdown cell of paragraphs and a list.
+
+    Args:
+        *paragraphs: Markdown; empty ones are left out.
+        sentences: plain text, which is escaped; one item of the list each.
     """
     from nbformat.v4 import new_markdown_cell
 
