@@ -224,6 +224,9 @@ class ContextStore:
             info: how its text was extracted.
             home: one of `STORE_FOLDERS`.
 
+        Returns:
+            The stored item.
+
         Raises:
             BadArguments: the name is not valid, there are no files, or no such store.
             StoreError: it cannot be written; the store is unchanged.

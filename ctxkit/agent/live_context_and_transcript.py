@@ -483,6 +483,9 @@ class LiveTranscript:
             kind: kind of a message that ctxkit writes in the user's place; empty: the user wrote
                 it.
             details: more about the message; None: nothing.
+
+        Returns:
+            The message as stored.
         """
         message = Message(role="user", kind=kind, parts=(Text(text),), details=details or {})
         return self.add(message, "u")
@@ -530,6 +533,9 @@ class LiveTranscript:
             text: what had arrived of the reply.
             window: context window in tokens; None: unknown.
             details: more about the failure; None: nothing.
+
+        Returns:
+            The message as stored.
         """
         parts: tuple[Part, ...] = (Text(text),) if text else ()
         reply = Message(role="assistant", parts=parts, is_error=True, visible=False)

@@ -129,6 +129,9 @@ class SessionLog:
     def move(self, entry: str | int) -> Session:
         """Move the leaf to an earlier entry; all entries stay, and the next one starts a branch.
 
+        Returns:
+            The session with the new leaf.
+
         Raises:
             StoreError: as for `append`.
         """
@@ -139,6 +142,9 @@ class SessionLog:
 
     def revise(self, session: Session) -> Session:
         """Write the session's metadata (model, tools, settings) again; entries stay as they are.
+
+        Returns:
+            The session as given.
 
         Raises:
             StoreError: as for `append`.

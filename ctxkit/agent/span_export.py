@@ -100,7 +100,7 @@ class SpanExporter:
     """Sends the span of each call when it is complete, and the agent's span at the end.
 
     Args:
-        session: returns the session so far; called only in the thread that calls `hear`.
+        session: returns the session so far; called only in the thread that calls `on_event`.
         address: address of the collector.
         emit: called once if the collector failed, with the event `export_failed` (kind, payload).
     """

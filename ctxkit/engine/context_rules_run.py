@@ -427,6 +427,9 @@ class RulesRun:
             new: what a policy made of `history.at(call)`.
             trigger: why it was made.
             by: name of that policy.
+
+        Returns:
+            The recorded compaction.
         """
         was, sizes = self.history.at(self.call), None
         if self.prunes and new.call == self.call:

@@ -82,7 +82,7 @@ def place_labels(
     height: float,
     left: float = 0.0,
 ) -> list[PointLabel | None]:
-    """Place the name of each point beside it, else farther away; None if it fits nowhere.
+    """Place the name of each point beside it, else farther away.
 
     The method is greedy: each name takes the first free of some 130 candidate places, which are
     tried from the nearest to the farthest. The cost is names x places x boxes.
@@ -94,6 +94,9 @@ def place_labels(
         width: of the picture, in pixels.
         height: of the picture, in pixels.
         left: where the vertical axis stands; what is left of it is not to be covered.
+
+    Returns:
+        One label per name; None where it fits nowhere.
     """
     dots = [_box_of_point(x, y) for x, y in points]
     occupied = [*dots, *(_box_of_point(x, y) for x, y in obstacles)]

@@ -193,6 +193,9 @@ class SessionFactory:
             team: id of the team.
             parent: session of the member.
             workspace: folder of the session's files.
+
+        Returns:
+            The open session.
         """
         plan = cast("SubAgentPlan", member.sub_agent)
         model = self._subs.get(member.name) or self._models[member.name]

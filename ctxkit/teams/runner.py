@@ -229,6 +229,9 @@ class Team:
     def run(self, task: str = "") -> TeamStatus:
         """Run until the team has ended; after an interrupt `run()` continues.
 
+        Returns:
+            The status at the end.
+
         Raises:
             BadArguments: there is no task.
             ModelError: a model failed; the next `run()` repeats the turn.
@@ -344,6 +347,9 @@ class TurnRunner:
     # each turn has one conclusion.
     async def take_turn(self, status: TeamStatus) -> TurnDecision:
         """Take the next turn.
+
+        Returns:
+            The decision after the turn, with the new status.
 
         Raises:
             ModelError: the model failed.

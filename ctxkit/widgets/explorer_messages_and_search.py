@@ -498,6 +498,9 @@ def search_texts(
         regex: `words` is a regular expression.
         seconds: time limit of the search.
 
+    Returns:
+        The texts that match, and whether the search was complete.
+
     Raises:
         BadArguments: it is no regular expression.
     """

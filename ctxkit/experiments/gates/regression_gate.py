@@ -194,7 +194,11 @@ class GateReport:
         return not self.worse and not self.faults
 
     def check(self) -> None:
-        """Raise an AssertionError with the report as text where the gate is not passed."""
+        """Check that the gate is passed, as a test does.
+
+        Raises:
+            AssertionError: it is not; the message is the report as text.
+        """
         if not self.ok:
             raise AssertionError(self.to_text())
 
@@ -291,6 +295,9 @@ def compare_with_baseline(
         before: figures of the baseline, by rules.
         now: the new figures.
         tolerance: relative change, from 0 to 1, that is accepted where it is larger than the noise.
+
+    Returns:
+        The changes, and what could not be compared.
     """
     changes: list[FigureChange] = []
     faults: list[str] = []
@@ -456,6 +463,9 @@ def measure_rules(
         sessions: the sessions to replay.
         rules: one or more rules, as `ctxkit.compare` takes them.
         exam: measure the survival of planted facts too.
+
+    Returns:
+        Figures by the label of the rules and by session.
     """
     from ctxkit.experiments.setting_grids_and_labels import label_rules, resolve_rules_list
     from ctxkit.experiments.sweep_workers import NamedRules, SessionRunner

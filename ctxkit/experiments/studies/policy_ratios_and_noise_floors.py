@@ -81,6 +81,9 @@ def compare_policies(runs: pd.DataFrame) -> pd.DataFrame:
 
     Args:
         runs: result of `published_runs_and_tables.read_published_runs`.
+
+    Returns:
+        One row per model and pair of policies, with the columns `RATIO_COLUMNS`.
     """
     import pandas as pd
 

@@ -341,6 +341,9 @@ def replace_messages(
         text: with a mask, the text of all its messages.
         info: kind, reason, method and usage of the edit.
 
+    Returns:
+        The history after.
+
     Raises:
         UnsoundHistory: a tool call would lose its result, or a result its call.
     """
@@ -366,6 +369,9 @@ def replace_sized_messages(
         view: the history before.
         changes: by position, the new message and its tokens.
         reason: the reason, for people.
+
+    Returns:
+        The history after.
 
     Raises:
         UnsoundHistory: a tool call would lose its result, or a result its call.
@@ -491,6 +497,9 @@ def shorten_or_replace_messages(
         changes: new messages or new texts, by position; or a mask.
         text: with a mask, the text of all its messages.
         info: kind, reason, method and usage of the edit.
+
+    Returns:
+        The history after; `view` itself where nothing changes.
 
     Raises:
         BadArguments: a mask is given without a text.
@@ -673,6 +682,9 @@ def insert_message(
         reason: the reason, for people.
         method: the policy's name for its method.
 
+    Returns:
+        The history after.
+
     Raises:
         UnsoundHistory: the position is between a tool call and its result.
     """
@@ -745,6 +757,9 @@ def apply_recorded_edit(view: H, edit: Edit) -> H:
     Args:
         view: the history before.
         edit: the recorded edit; targets that are absent are skipped.
+
+    Returns:
+        The history after.
     """
     present = view.messages
     ids = {m.id: p for p, m in enumerate(present)}
