@@ -531,7 +531,7 @@ def _check_tests_passed(runs: list[CommandRun]) -> tuple[bool, str]:
 
 
 def _is_same_path(claimed: str, path: str) -> bool:
-    """Say whether two paths are equal, or one is the end of the other."""
+    """Return whether two paths are equal, or one is the end of the other."""
     one, other = claimed.removeprefix("./"), path.removeprefix("./")
     return one == other or other.endswith(f"/{one}") or one.endswith(f"/{other}")
 

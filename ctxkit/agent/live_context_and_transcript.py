@@ -209,9 +209,12 @@ class LiveContext:
         return get_last_resort_stages(self.rules.pruning)
 
     def trim(self, stage: int) -> History:
-        """Trim the prepared prompt to a stage (-1: untrimmed) and return it as the one to send.
+        """Trim the prepared prompt and return it as the one to send.
 
         The session does not change.
+
+        Args:
+            stage: index of the trimming policy, from 0; -1: no trimming.
         """
         view = self._prepared_view
         self._sent_view = (
@@ -530,7 +533,7 @@ class LiveTranscript:
             model: name of the model.
             why: the error, as a sentence.
             stop: why the reply ended, such as "error".
-            text: what had arrived of the reply.
+            text: the part of the reply that had arrived.
             window: context window in tokens; None: unknown.
             details: more about the failure; None: nothing.
 

@@ -105,7 +105,7 @@ class LiveSession:
         tools: some of `files`, `document`, `work`, `shell`, `python`, or tools of the user.
         root: folder of the tools; None: a scratch folder of the session.
         allow: protected names (`agent.tools.root.PROTECTED_NAMES`) that its tools may write.
-        workspace: where the session is stored; None: the current folder's.
+        workspace: folder in which the session is stored; None: the current folder's.
         namespace: the user's variables, for the tool `python`.
         seed: makes the id of a new session reproducible (see `Workspace.new_id`).
         listener: called with every event.

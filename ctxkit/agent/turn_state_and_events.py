@@ -301,7 +301,7 @@ def is_successful_compaction(end_payload: dict[str, Any]) -> bool:
     marker.
 
     Args:
-        end_payload: of a `compaction_end` event.
+        end_payload: payload of a `compaction_end` event.
 
     Returns:
         False where nothing was replaced, as after a refused or failed summary.

@@ -96,7 +96,7 @@ def resolve_session(word: str, index: SessionIndex | None = None) -> Session:
 
     Args:
         word: a path, an id or its beginning, a title, or `last`.
-        index: what was listed before; None: it is read from the cache folder.
+        index: the index of sessions; None: it is read from the cache folder.
 
     Returns:
         The session, read from its file.
@@ -115,7 +115,7 @@ def locate_session(
 
     Args:
         word: a path, an id or its beginning, a title, or `last`.
-        index: what was listed before; None: it is read from the cache folder.
+        index: the index of sessions; None: it is read from the cache folder.
 
     Returns:
         The path, and None where the path holds several sessions.
@@ -135,7 +135,7 @@ def open_session(path: str, indexed: IndexedSession | None) -> Session:
     """Return the session of a log: the one that the list names, else the only or main one.
 
     Args:
-        path: of a log.
+        path: path of a log.
         indexed: the list's entry of the session that is meant; None, or one whose id is not in the
             log any more: the only or main session.
 
@@ -152,7 +152,7 @@ def open_session(path: str, indexed: IndexedSession | None) -> Session:
 
 
 def is_path(word: str) -> bool:
-    """Say whether a word is meant as a path: something is there, or it has a separator.
+    """Return whether a word is meant as a path: something is there, or it has a separator.
 
     Args:
         word: an argument of the command line.
@@ -172,7 +172,7 @@ def find_indexed_session(
 
     Args:
         word: an id, the beginning of one, or a title.
-        index: what was listed before; None: it is read from the cache folder.
+        index: the index of sessions; None: it is read from the cache folder.
 
     Returns:
         The file, and the session in it.
@@ -497,7 +497,7 @@ def convert_frame_to_records(frame: pd.DataFrame) -> list[TableRow]:
     """Return the rows of a frame as dictionaries, None where a figure is missing.
 
     Args:
-        frame: of any shape; its index is left out.
+        frame: any frame; its index is left out.
 
     Returns:
         A dictionary of plain Python values for each row.
@@ -666,7 +666,7 @@ def print_text_or_write_html(out: CommandOutput, title: str, answer: Any, **opti
     """Print what has `to_text` and HTML, or write it as a page.
 
     Args:
-        out: where the command writes.
+        out: the form and place of the output.
         title: title of the page.
         answer: a value with `to_text`, and `to_html` or `_repr_html_`.
         options: arguments of `to_text`.

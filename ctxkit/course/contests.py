@@ -112,7 +112,7 @@ class ContestTable:
         name the better one stays.
 
         Args:
-            name: of the entry, at most 40 characters.
+            name: name of the entry, at most 40 characters.
             rules: the kit's policies, triggers and guards, or a preset; no function, since others
                 run the entry again.
 
@@ -311,10 +311,10 @@ def judge_rules(
     A prompt may be as large as the session's own window, whatever window the rules name.
 
     Args:
-        name: of the entry, shown in the table.
+        name: name of the entry, shown in the table.
         rules: rules, a preset or its name.
         session: a recorded session that lists facts (`details["facts"]`).
-        by: who made the entry.
+        by: name of who made the entry.
 
     Returns:
         Dollars, loss as a share, facts kept and peak in tokens of the replay.
@@ -380,7 +380,7 @@ def mark(
         folder: holds the `contest.json` files that a class handed in, in any subfolder, or is the
             folder that a class shares.
         seed: the lecturer's own seed; None: one is drawn, and is in `attrs["seed"]`.
-        sessions: how many sessions are made, 1 to 20.
+        sessions: number of sessions to make, 1 to 20.
         progress: show a progress bar where the work takes longer than a second.
 
     Returns:

@@ -447,7 +447,7 @@ def run_rules(log: MessageLog, rules: Rules, limit: int | None = None) -> RulesR
 
     Args:
         log: the messages, as `make_log_from_session` builds them.
-        rules: what is run.
+        rules: the rules to run.
         limit: the context window in tokens where the rules have none; None: unknown.
 
     Returns:

@@ -61,7 +61,7 @@ class PrunedPromptForecast(UnprunedForecast):
     Parts without a schedule, and all parts behind such a one, are run call by call.
 
     Args:
-        history: what is in force before any pruning.
+        history: the history in force before any pruning.
         budget: the limit, the reserve and the counter.
         pruning: a part, or a chain of parts.
         clock: says at which calls no cache is left.

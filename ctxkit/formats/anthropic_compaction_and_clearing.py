@@ -81,7 +81,7 @@ class AnthropicConversation(ChatConversation):
 
         Args:
             response: the response.
-            time: when it ended.
+            time: POSIX time at which it ended.
         """
         blocks = as_list(response.get("content"))
         at = _last_block(blocks)

@@ -215,7 +215,7 @@ class ReplyAssembler:
 
         Args:
             stop_reason: "error" or "aborted".
-            message: what the log says about it; None: nothing.
+            message: the log's message about it; None: there is none.
             time: seconds since 1970; None: unknown.
         """
         self.flush_pending_usage()

@@ -253,7 +253,7 @@ def show_dry_run(
     """Show the first prompt of a turn, its size and its cost; nothing is sent or stored.
 
     Args:
-        name: of the session, which may not exist yet.
+        name: name of the session, which may not exist yet.
         arguments: the parsed line, whose options choose model, rules and tools.
         prompt: the prompt of the turn.
         pictures: images that would be sent with it.
@@ -551,7 +551,7 @@ def _describe_price(model: Model, tokens: int) -> str:
 
 
 def _would_compact(trial: Any, rules: Rules) -> bool:
-    """Say whether the rules would compact before this call; their own policy is not asked, so no
+    """Return whether the rules would compact before this call; their own policy is not asked, so no
     summary is written.
     """
     if rules.policy is None:

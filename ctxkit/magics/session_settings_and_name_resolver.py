@@ -227,7 +227,7 @@ def make_session_memory(
 
     Args:
         option_value: as `parse_memory_option` takes them.
-        model: of the session; a scripted one has no memory unless words ask for it.
+        model: model of the session; a scripted one has no memory unless words ask for it.
         user_variables: the user's variables, which may hold providers.
 
     Returns:

@@ -66,7 +66,7 @@ class ToolApprover:
         """Tools that a person is asked about."""
 
     async def __call__(self, call: ToolCall) -> bool:
-        """Ask for a call where it is needed; what is no clear answer is asked again, then a no.
+        """Ask about a call where needed; after an unclear answer ask again, then refuse.
 
         Raises:
             BadArguments: nobody can be asked, or the call cannot be shown whole.
@@ -76,8 +76,9 @@ class ToolApprover:
         return await self.permit(call) != "deny"
 
     async def permit(self, call: ToolCall) -> str:
-        """Ask for a call: `allow`, `always` or `deny`; a tool that was allowed for good is not
-        asked for.
+        """Ask about a call and return the decision: `allow`, `always` or `deny`.
+
+        There is no question about a tool that was allowed permanently.
 
         Raises:
             BadArguments: nobody can be asked, or the call cannot be shown whole.
@@ -332,7 +333,7 @@ class TurnHandle:
     """A turn in the background: `state`, `stop()`, `result()`; it is a view of the turn, too.
 
     Args:
-        name: of the session.
+        name: name of the session.
         leaves: True: at the end the widget gives way to what a turn in a cell leaves, which is
             saved with the notebook and needs no kernel to be seen.
     """

@@ -88,12 +88,12 @@ def place_labels(
     tried from the nearest to the farthest. The cost is names x places x boxes.
 
     Args:
-        points: where the points stand, in pixels.
+        points: x and y of the points, in pixels.
         names: one a point; the first are placed first.
         obstacles: points without names that are not to be covered.
-        width: of the picture, in pixels.
-        height: of the picture, in pixels.
-        left: where the vertical axis stands; what is left of it is not to be covered.
+        width: width of the picture, in pixels.
+        height: height of the picture, in pixels.
+        left: x of the vertical axis, in pixels; no name covers what is left of it.
 
     Returns:
         One label per name; None where it fits nowhere.

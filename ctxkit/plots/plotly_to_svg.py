@@ -69,10 +69,10 @@ def render_svg_html(figure: Any, *, width: int = 720, height: int | None = None)
 
     Args:
         figure: a plotly ``go.Figure``, or its JSON with `data` and `layout`.
-        width: of the picture, in pixels; it is shown as wide as its place, but no wider than 1.4
-            times that. In a place that is much narrower it scrolls sideways, with a shadow at the
-            edge.
-        height: of the picture, in pixels; None: 63 % of the figure's own.
+        width: width of the picture, in pixels; it is shown as wide as its place, but no wider than
+            1.4 times that. In a place that is much narrower it scrolls sideways, with a shadow at
+            the edge.
+        height: height of the picture, in pixels; None: 63 % of the figure's own.
 
     Returns:
         HTML.

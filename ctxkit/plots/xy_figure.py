@@ -137,7 +137,7 @@ class XyDrawing(Drawing):
         return not any(len(t.x) for t in self.traces)
 
     def is_band(self, trace: Trace) -> bool:
-        """Say whether a trace is on the one before it."""
+        """Return whether a trace is on the one before it."""
         return self.stacked and trace.kind in ("area", "bar")
 
     def select_points(

@@ -268,8 +268,8 @@ class SupersessionRule:
     touches the calls between the old and the new last superseding one.
 
     Args:
-        key: what a call can be superseded by; empty: by nothing.
-        by: what a call supersedes; empty: nothing.
+        key: returns the key by which later calls can supersede a call; empty: none can.
+        by: returns the key of the calls that a call supersedes; empty: none.
     """
 
     def __init__(self, key: Key, by: Key) -> None:

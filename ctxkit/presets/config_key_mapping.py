@@ -125,8 +125,8 @@ class ConfigKeyTable:
 
         Args:
             section: the file, or a section of it.
-            parsed: where it is gathered.
-            prefix: what comes before its keys where a sentence names them.
+            parsed: the result, changed in place.
+            prefix: prefix of its keys where a sentence names them.
             at: the section's path, with a dot behind it; empty: the file.
 
         Raises:

@@ -168,7 +168,7 @@ class SessionFactory:
             member: the agent.
             team: name of the team.
             parent: id of the team.
-            workspace: where the session is kept.
+            workspace: folder in which the session is stored.
             sub: the sub-agent that it may call.
             changes: returns the team's changes so far.
         """

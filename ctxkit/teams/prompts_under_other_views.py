@@ -226,7 +226,7 @@ def correct_sizes_for_hidden_messages(
     growth to its count scales all counts; the rest of the first prompt is its fixed part.
 
     Args:
-        log: of an agent.
+        log: log of an agent.
         recorded_view_keys: the view under which it was recorded, in the keys of its config; empty:
             all was sent, and the sizes are right as they are.
     """

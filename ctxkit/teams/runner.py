@@ -73,7 +73,7 @@ class Team:
         plan: agents and routing.
         session_factory: opens the session of each agent.
         name: name of the team; an existing one is resumed.
-        workspace: where the team is stored.
+        workspace: folder in which the team is stored.
         clock: returns seconds since 1970.
         seed: makes its id reproducible; empty: random.
         words: how the user named its parts, stored under the user's seal.

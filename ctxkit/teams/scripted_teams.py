@@ -111,7 +111,7 @@ def make_scripted_agent(
 
     Args:
         agent: its name in the team.
-        turns: of each turn what it does, in order: calls, texts or whole replies.
+        turns: for each turn its steps, in order: calls, texts or whole replies.
         clock: gives the time of its replies, in seconds.
 
     Returns:
@@ -256,7 +256,7 @@ _ASSERTIONS = ("assert True\n", "expect(1).toBe(1)\n")
 
 
 def is_team_script_name(model: object) -> bool:
-    """Say whether a model's name stands for a script of a whole team.
+    """Return whether a model's name stands for a script of a whole team.
 
     Args:
         model: a model, or the name of one.
@@ -394,7 +394,7 @@ class ContractScriptGenerator:
         )
 
     def _leads_to_new(self, transition: Transition, status: TeamStatus) -> bool:
-        """Say whether a way leads to a new state, or to one that picks such a state."""
+        """Return whether a way leads to a new state, or to one that picks such a state."""
         after = self.plan.states[transition.to]
         if transition.to not in status.visited:
             return not after.is_final
@@ -546,7 +546,7 @@ class ContractFollowingAgent(ScriptedAgent):
 
     Args:
         member: the agent.
-        work: of its team.
+        work: steps of its team.
         clock: seconds since 1970.
     """
 

@@ -86,7 +86,7 @@ def get_next_state_name(status: TeamStatus) -> str:
     """Return the name of the next turn's state.
 
     Args:
-        status: of a running team.
+        status: status of a running team.
 
     Returns:
         The first of the branches that are still to come, else the state itself.

@@ -267,7 +267,7 @@ def parse_items(reply: str, path: str) -> list[str] | None:
     """Return the items of the list in a reply's JSON object, each as text.
 
     Args:
-        reply: of an agent.
+        reply: text of an agent's reply.
         path: names between dots, from the outermost on.
 
     Returns:

@@ -137,7 +137,7 @@ class ChartWidget(StaticOutputsMixin, anywidget.AnyWidget):  # type: ignore[misc
     """An interactive chart; its state can be read and set from Python.
 
     Args:
-        feed: what is drawn; a live session is followed until `stop`.
+        feed: the session or sessions to draw; a live session is followed until `stop`.
         settings: the values of its traits.
     """
 
@@ -313,7 +313,7 @@ class LiveViewMounter(anywidget.AnyWidget):  # type: ignore[misc]
 
 
 def needs_widget_output() -> bool:
-    """Say whether the front end draws a widget only where the output has its MIME type.
+    """Return whether the front end draws a widget only where the output has its MIME type.
 
     Colab and Databricks keep each output in a frame of its own, and VS Code loads its widget
     manager when it sees such an output: there no script reaches the slots of other outputs.

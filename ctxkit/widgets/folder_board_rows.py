@@ -113,7 +113,7 @@ def make_group_sum_cells(name: str, rows: list[BoardRow]) -> tuple[Cell, ...]:
     """Return the sums of some rows as cells.
 
     Args:
-        name: of the group, such as a project or a model.
+        name: name of the group, such as a project or a model.
         rows: its sessions.
 
     Returns:
@@ -217,7 +217,7 @@ def make_board_row(session: Session, path: str = "") -> BoardRow:
 
     Args:
         session: read whole.
-        path: of its file, where the session does not have one.
+        path: path of its file, where the session does not have one.
 
     Returns:
         The row: counts, dollars and peak in tokens; texts are sanitised.
@@ -268,7 +268,7 @@ def read_session_of_row(row: BoardRow) -> Session:
     """Return the session of a row, read from its file.
 
     Args:
-        row: of a board.
+        row: row of a board.
 
     Returns:
         The session with that id, which may be a subagent's in the same file.

@@ -307,7 +307,7 @@ class CompactionRow(NamedTuple):
 
 
 def has_only_turn_sums(session: Session) -> bool:
-    """Say whether the log tells what turns were billed, and no size of a window."""
+    """Return whether the log tells what turns were billed, and no size of a window."""
     return not session.has_sizes and any(c.message.kind == "turn" for c in session.calls)
 
 
@@ -333,7 +333,7 @@ def list_frame_compactions(table: pd.DataFrame) -> tuple[list[CompactionRow], st
     """Return the compactions of a frame of snapshots or of compactions, and a note on it.
 
     Args:
-        table: of `ck.read_snapshots`, or `ck.frame(..., per="compaction")`.
+        table: result of `ck.read_snapshots`, or `ck.frame(..., per="compaction")`.
 
     Returns:
         A row for each compaction, in the order of the frame, and a sentence on what such a frame

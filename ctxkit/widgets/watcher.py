@@ -79,7 +79,7 @@ class Watcher(StaticOutputsMixin, anywidget.AnyWidget):  # type: ignore[misc]
     nothing waits.
 
     Args:
-        name: what the session is called.
+        name: name of the session.
         session: returns the session as it stands.
         live: returns the live session, or None where there is none (any more).
         tail: the file that is followed, where another program writes it.

@@ -581,7 +581,7 @@ def _provider_name(name: str) -> str:
 
 
 def _has_env_file() -> bool:
-    """Say whether LiteLLM would find a `.env` file to read keys from.
+    """Return whether LiteLLM would find a `.env` file to read keys from.
 
     It looks above the working folder, and above its own.
     """

@@ -94,7 +94,7 @@ def ignore_delta(_: Delta) -> None:
 
 
 def accepts_images(model: Model) -> bool | None:
-    """Say whether a model takes images (its attribute `pictures`); None if not known.
+    """Return whether a model takes images (its attribute `pictures`); None if not known.
 
     Args:
         model: any model; one of the user may lack the attribute.

@@ -113,7 +113,7 @@ class SessionRecorder:
 
         Args:
             runs: the tool calls.
-            text: what the model says before them.
+            text: text of the model before them.
             thinking: its reasoning.
             seconds: how long each tool takes; None: drawn, at most 1.5.
         """

@@ -137,7 +137,7 @@ def compare_with_replay(
 
     Args:
         runs: sessions by the name of their setting.
-        task: whose questions they answer.
+        task: the task with the questions.
 
     Returns:
         One row a setting: calls, prompt tokens and dollars, each `predicted` and `real`, then

@@ -264,8 +264,8 @@ def format_figure(value: float | None, kind: str, sign: str = "") -> str:
     """Return a figure of kind ``usd``, ``count`` or ``share`` as text; None gives ``-``.
 
     Args:
-        value: in dollars, in units, or as a share.
-        kind: of the figure.
+        value: the figure in dollars, in units, or as a share.
+        kind: kind of the figure.
         sign: `+` writes a sign before positive values, too.
 
     Returns:
@@ -492,7 +492,7 @@ def add_exam_share(measured: SessionFigures, session: Session, candidate: Any) -
 
     Args:
         measured: figures of one session under the candidate.
-        session: with text.
+        session: a session with text.
         candidate: rules, or messages of a compactor.
 
     Returns:
@@ -541,7 +541,7 @@ def take_first_with_largest_deviation(repeats: Sequence[float]) -> FigureWithNoi
     """Return the first value, with the largest distance of the others as its noise.
 
     Args:
-        repeats: of repeated measurements; the first one is that of the unchanged session.
+        repeats: results of repeated measurements; the first one is that of the unchanged session.
 
     Returns:
         The figure with its noise, in the unit of the values.

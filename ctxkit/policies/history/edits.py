@@ -312,7 +312,7 @@ def keep_messages(view: H, which: Mask, reason: str, method: str | None) -> H:
 
     Args:
         view: the history.
-        which: what is kept, unless its group goes: a boolean for each message, or positions.
+        which: messages to keep, unless their group goes: a boolean for each message, or positions.
         reason: why the others go, for the log.
         method: name of the method, for the log.
 

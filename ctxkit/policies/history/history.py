@@ -327,6 +327,9 @@ class History(HistoryView, frozen=True):
     def mask(self, which: Mask) -> NDArray[Any]:
         """Return a boolean for each message, from booleans or positions.
 
+        Args:
+            which: booleans, one per message, or an array of positions.
+
         Raises:
             BadArguments: the number of booleans differs, or a position is out of range.
         """
@@ -334,6 +337,9 @@ class History(HistoryView, frozen=True):
 
     def positions(self, which: Mask) -> NDArray[Any]:
         """Return the sorted positions of a mask; an array of sorted positions is returned as is.
+
+        Args:
+            which: booleans, one per message, or an array of positions.
 
         Raises:
             BadArguments: as `mask` does.

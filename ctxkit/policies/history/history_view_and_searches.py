@@ -429,7 +429,7 @@ def count_tokens_before(view: HistoryView, position: int, *, estimated: bool = F
     Args:
         view: the history.
         position: one past the last message that counts.
-        estimated: by the system's own estimate instead of the counter.
+        estimated: whether to use the system's own estimate instead of the counter.
 
     Returns:
         Tokens; of all messages for the length of the history.

@@ -451,7 +451,11 @@ class MessageLog(CallGroupBoundaries):
         return names.setdefault(name, len(names))
 
     def names(self, kind: str) -> tuple[str, ...]:
-        """Return the names of agents or tools, indexed by code; ``""`` stands for no tool."""
+        """Return the names of agents or tools, indexed by code; ``""`` stands for no tool.
+
+        Args:
+            kind: `agent` or `tool`.
+        """
         self.column(f"{kind}s")
         return tuple(self._names[kind])
 

@@ -370,8 +370,8 @@ def find_invented_approvals(
     """Return the sentences that mention an approval which the user never gave.
 
     Args:
-        lines: of the summary.
-        user_texts: what the user wrote.
+        lines: lines of the summary.
+        user_texts: texts of the user's messages.
         recorded_approvals: the approvals that are on record, each in words.
     """
     user_stems = [_stems(s) for text in user_texts for s in split_statements(text)]

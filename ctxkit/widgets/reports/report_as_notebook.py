@@ -115,7 +115,7 @@ def make_comparison_cells(frame: Comparison) -> Iterator[Any]:
     """Yield the cells of a comparison's report.
 
     Args:
-        frame: of `ck.compare`; its rows and the record are packed into a cell.
+        frame: result of `ck.compare`; its rows and the record are packed into a cell.
 
     Yields:
         Cells of nbformat with their outputs.
@@ -161,7 +161,7 @@ def make_sweep_cells(frame: pd.DataFrame) -> Iterator[Any]:
     """Yield the cells of a sweep's report.
 
     Args:
-        frame: of `ck.sweep`; its rows are packed into a cell.
+        frame: result of `ck.sweep`; its rows are packed into a cell.
 
     Yields:
         Cells of nbformat with their outputs.
@@ -275,7 +275,7 @@ def encode_notebook(cells: Iterable[Any]) -> str:
     """Return a notebook as the text of its file.
 
     Args:
-        cells: of nbformat; they get ids in order.
+        cells: cells of nbformat; they get ids in order.
 
     Returns:
         JSON with a line feed at its end.

@@ -299,8 +299,8 @@ def tabulate_sessions(
 
     Args:
         sessions: any sessions.
-        rows: how many are shown.
-        names: what they are called, where that is known; else their titles.
+        rows: number of rows to show.
+        names: their names, where they are known; else their titles.
     """
     listed = list(sessions[:rows])
     called = list(names[:rows]) or make_unique_titles(listed)
