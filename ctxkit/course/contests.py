@@ -154,7 +154,7 @@ class ContestTable:
         return next((e for e in self.entries if not e.why), None)
 
     def answer(self) -> str:
-        """Return what may be said of the best entry: rules, price, risk, and what nobody knows."""
+        """Describe the best entry: rules, price, risk, and what is unknown."""
         best = self.best
         if best is None:
             return "No entry counts yet: keep every fact, and lose at most 5 %."

@@ -504,7 +504,7 @@ def _plural(n: int, one: str, more: str) -> str:
 
 
 def _normalise_word(word: Any) -> str:
-    """Return a word as it is compared; of what is no word a name that is never right."""
+    """Return a word in the form that is compared; for other values a name that is never right."""
     return word.strip().rstrip(".").lower() if isinstance(word, str) else f"object {id(word)}"
 
 

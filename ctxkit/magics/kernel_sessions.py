@@ -143,7 +143,7 @@ class LiveSessions:
         return live
 
     def always(self, name: str) -> set[str]:
-        """Return the tools of a session that were allowed for good; it may grow."""
+        """Return the tools of a session that were allowed permanently; the set may grow."""
         return self._always.setdefault(name, set())
 
     def remember(self, name: str, settings: Mapping[str, Any]) -> None:

@@ -403,11 +403,11 @@ class TurnHandle:
         self._draw_all()
 
     def answer(self, word: str, question: ApprovalQuestion | None = None) -> None:
-        """Answer the question that stands; without one nothing happens.
+        """Answer the open question; without one nothing happens.
 
         Args:
             word: such as `y`, `deny`, `always`.
-            question: the one that is meant; another one gets no answer. None: whichever stands.
+            question: the question that is meant; another one gets no answer. None: the open one.
         """
         # Read once: the turn's thread may replace it at any time.
         pending = self._answer
@@ -465,7 +465,7 @@ class TurnHandle:
     end = show
 
     def show_end(self) -> None:
-        """Say on the screen that the turn is over, and leave what it said."""
+        """Show that the turn is over, and leave its text on the screen."""
         self._over = True
         self._draw_all()
         for box in self._views:

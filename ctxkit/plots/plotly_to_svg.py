@@ -180,7 +180,7 @@ class _Picture:
         )
 
     def _crossing_axis(self, axis: FigureAxis, name: str) -> FigureAxis:
-        """Return the axis at which another one stands."""
+        """Return the axis that an axis crosses."""
         others = self.y_axes if axis.horizontal else self.x_axes
         usual = f"{'y' if axis.horizontal else 'x'}{name[1:]}"
         return others.get(axis.spec.get("anchor") or usual) or next(iter(others.values()))

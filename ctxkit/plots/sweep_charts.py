@@ -334,7 +334,7 @@ def heatmap_data(
 
 
 def _list_columns(runs: object) -> dict[str, None]:
-    """Return the columns of runs in order; none for what is no table."""
+    """Return the names of the columns of runs, in order; none if `runs` is no table."""
     return dict.fromkeys(map(str, getattr(runs, "columns", ())))
 
 

@@ -542,7 +542,7 @@ class ContractScriptGenerator:
 
 
 class ContractFollowingAgent(ScriptedAgent):
-    """A scripted agent whose turns follow from the team's plan and from where it stands.
+    """A scripted agent whose turns follow from the team's plan and its status.
 
     Args:
         member: the agent.

@@ -122,7 +122,9 @@ def mark_stopped(status: TeamStatus, why: str) -> TeamStatus:
 
 
 REMINDER_MIN_TASK_CHARS, REMINDER_MIN_CONTEXT_CHARS, REMINDER_MAX_CHARS = 50, 2_000, 200
-"""A task longer than this is said again, cut to so many characters, behind a longer context."""
+"""A task and a context longer than the first two: the task is repeated at the end, cut to the third
+(characters).
+"""
 
 
 def turn_prompt(

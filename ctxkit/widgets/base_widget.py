@@ -137,7 +137,7 @@ class ChartWidget(StaticOutputsMixin, anywidget.AnyWidget):  # type: ignore[misc
     """An interactive chart; its state can be read and set from Python.
 
     Args:
-        feed: the session or sessions to draw; a live session is followed until `stop`.
+        feed: the sessions or the frame to draw; a live session is followed until `stop`.
         settings: the values of its traits.
     """
 
@@ -178,7 +178,7 @@ class ChartWidget(StaticOutputsMixin, anywidget.AnyWidget):  # type: ignore[misc
             self.refresh()
 
     def refresh(self) -> None:
-        """Draw what was given as it stands now."""
+        """Draw the current state of the data again."""
         with self._lock:
             self._drawn = time.monotonic()
             self.data = self._build_data()

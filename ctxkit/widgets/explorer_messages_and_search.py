@@ -111,7 +111,7 @@ class CallView:
 
 
 class LazyMessageLines(Sequence["MessageLine"]):
-    """The lines of messages whose sizes are not known yet; each is made when it is asked for."""
+    """The lines of messages whose sizes are not known yet; each is made at its first use."""
 
     def __init__(self, messages: Sequence[Message], number_by_id: Mapping[int, int]) -> None:
         self._messages, self._number_by_id = messages, number_by_id
@@ -358,7 +358,7 @@ class MessageFilter(NamedTuple):
 
     @classmethod
     def of(cls, request: dict[str, Any]) -> MessageFilter:
-        """Return what a browser asked for; what it should not say is left out."""
+        """Return the filter of a browser's request; invalid values are left out."""
 
         def text(name: str) -> str:
             value = request.get(name)
@@ -487,7 +487,7 @@ class SearchHits(NamedTuple):
 def search_texts(
     texts: Iterable[str], words: str, *, regex: bool, seconds: float = SEARCH_SECONDS
 ) -> SearchHits:
-    """Find texts that have a phrase in whatever case, or a line that matches a regular expression.
+    """Find texts with a phrase, in any case, or with a line that matches a regular expression.
 
     An expression runs in a process of its own, for it may never end, and sees the first 4,000
     characters of a line.

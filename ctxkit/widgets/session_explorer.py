@@ -197,7 +197,7 @@ class Explorer(ChartWidget):
     # -- rows and texts --------------------------------------------------
 
     def _requested_call(self, request: dict[str, Any]) -> int:
-        """Return the call that is asked for, else the nearest that there is."""
+        """Return the requested call, else the nearest one."""
         return min(
             max(_int_or_zero(request.get("call")), 0), max(len(self.explorer_session) - 1, 0)
         )
@@ -206,7 +206,7 @@ class Explorer(ChartWidget):
         return self.explorer_session.whole if whole else self._view_of_call(call).items
 
     def _filter_lines(self, call: int, message_filter: MessageFilter) -> FilterResult:
-        """Return what is asked for; asked again for another part of it, as it was."""
+        """Return the filtered lines; a request for another part of them gets the same ones."""
         key = (call, message_filter, self.explorer_session.measured)
         if self._last is None or self._last[0] != key:
             items = self._lines_of_call(call, whole=message_filter.whole)
@@ -330,7 +330,7 @@ def choose_axis_top(prompts: Sequence[int | None], limit: int | None) -> int:
 
 
 def _compacted_calls(session: Session, places: list[int]) -> list[int]:
-    """Return the calls before which a compaction stands."""
+    """Return the calls before which a compaction happened."""
     edits = (i for i, e in enumerate(session.path) if isinstance(e, Edit))
     # The number of replies before the edit is the index of the call that follows it.
     return list(dict.fromkeys(bisect_left(places, i) for i in edits))

@@ -258,7 +258,7 @@ def tabulate_compactions(session: Session, rows: int | None = None) -> Table:
 
 
 def _describe_last_error(row: Any) -> str:
-    """Return in a sentence why the last compaction failed or was refused, and what stands now."""
+    """Return a sentence on why the last compaction failed or was refused, and what followed."""
     why = sanitize_line(shorten_litellm_error(row.error), 240).rstrip(".")
     if row.kind in ATTEMPT_OUTCOMES:
         return f"The last was {row.kind} ({why}): the history is as it was."
