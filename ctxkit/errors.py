@@ -15,6 +15,14 @@ class CtxkitError(Exception):
 
     IPython displays it in one line, as an error output that notebook tests see (unlike a
     `UsageError`).
+
+    Example:
+        >>> import ctxkit as ck
+        >>> try:
+        ...     ck.policies.Rules(window=0)
+        ... except ck.CtxkitError as error:
+        ...     print(type(error).__name__)
+        BadArguments
     """
 
     def _render_traceback_(self) -> list[str]:
@@ -28,6 +36,14 @@ class ReadError(CtxkitError):
         why: one sentence that says what was expected.
         path: the file, where there is one.
         line: the line in the file, counted from 1, where it is known.
+
+    Example:
+        >>> import ctxkit as ck
+        >>> try:
+        ...     ck.read("missing.jsonl")
+        ... except ck.ReadError as error:
+        ...     print(error.path, error.line)
+        missing.jsonl None
     """
 
     def __init__(self, why: str, path: str | Path | None = None, line: int | None = None) -> None:
@@ -42,19 +58,58 @@ class ReadError(CtxkitError):
 
 
 class UnknownFormat(ReadError):
-    """No reader recognises the format of a file, or the requested format does not exist."""
+    """No reader recognises the format of a file, or the requested format does not exist.
+
+    Example:
+        >>> import ctxkit as ck
+        >>> try:
+        ...     ck.read(ck.samples.path("chat"), format="clod")
+        ... except ck.UnknownFormat as error:
+        ...     print(error)
+        There is no format 'clod'. Did you mean 'codex'? Known formats: aider, ...
+    """
 
 
 class BadArguments(CtxkitError):
-    """A function, rule or magic got arguments that cannot work."""
+    """A function, rule or magic got arguments that cannot work.
+
+    Example:
+        >>> import ctxkit as ck
+        >>> try:
+        ...     ck.ContextBudget(0, 0, ck.tokens.default_counter())
+        ... except ck.BadArguments as error:
+        ...     print(error)
+        A context budget needs a limit above 0 and a reserve of 0 or more, not 0 and 0.
+    """
 
 
 class UnknownName(BadArguments):
-    """A preset, policy, key, agent or tool of that name does not exist."""
+    """A preset, policy, key, agent or tool of that name does not exist.
+
+    Example:
+        >>> import ctxkit as ck
+        >>> try:
+        ...     ck.policies.parse("windw")
+        ... except ck.UnknownName as error:
+        ...     print(error)
+        There is no policy 'windw'. Did you mean 'window'?
+    """
 
 
 class UnsoundHistory(CtxkitError):
-    """A policy broke an invariant of the history, such as a tool call that lost its result."""
+    """A policy broke an invariant of the history, such as a tool call that lost its result.
+
+    Example:
+        >>> import ctxkit as ck
+        >>> def remove_results(history, budget):
+        ...     return [m for m in history.messages if m.role != "tool"]
+        >>> rules = ck.policies.Rules(remove_results, ck.policies.triggers.Above(4_000))
+        >>> try:
+        ...     ck.replay(ck.read(ck.samples.path("incident")), rules)
+        ... except ck.UnsoundHistory as error:
+        ...     print(error)
+        Tool call logs (call_...) lost its result.
+    """
 
 
 class ModelError(CtxkitError):
@@ -65,6 +120,12 @@ class ModelError(CtxkitError):
         overflow: True where the prompt was larger than the model's context window.
         again: True where the same call may be repeated: no reply or no complete reply came.
         window: the model's context window in tokens, where the error of an overflow has it.
+
+    Example:
+        >>> import ctxkit as ck
+        >>> error = ck.ModelError("The prompt is too long.", overflow=True, window=200_000)
+        >>> error.overflow, error.window
+        (True, 200000)
     """
 
     def __init__(
@@ -75,7 +136,16 @@ class ModelError(CtxkitError):
 
 
 class StoreError(CtxkitError):
-    """A file could not be stored or opened: a lock, a damaged log, a path out of bounds."""
+    """A file could not be stored or opened: a lock, a damaged log, a path out of bounds.
+
+    Example:
+        >>> import ctxkit as ck
+        >>> try:
+        ...     ck.write(ck.read(ck.samples.path("chat")), "no-such-folder/chat.jsonl")
+        ... except ck.StoreError as error:
+        ...     print(error)
+        'no-such-folder/chat.jsonl' could not be written (No such file or directory). Choose ...
+    """
 
 
 def short_repr(value: object) -> str:

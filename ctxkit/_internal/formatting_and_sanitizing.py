@@ -72,13 +72,23 @@ def format_percent(value: Any, digits: int = 0) -> str:
 
 
 def wrap_lines(text: str, columns: int) -> list[str]:
-    """Wrap text to lines of at most `columns` characters; a number stays with its percent sign."""
+    """Wrap text to lines of at most `columns` characters; a number stays with its percent sign.
+
+    Args:
+        text: the text; runs of white space become one space.
+        columns: maximal characters of a line; a longer word is broken.
+    """
     no_break = text.replace(" %", "\N{NO-BREAK SPACE}%")
     return [line.replace("\N{NO-BREAK SPACE}%", " %") for line in wrap(no_break, columns)]
 
 
 def format_change(value: Any, digits: int = 0) -> str:
-    """Format a relative change: `+12 %`, `±0 %`; with one digit after the point: `-2.4 %`."""
+    """Format a relative change: `+12 %`, `±0 %`; with one digit after the point: `-2.4 %`.
+
+    Args:
+        value: the change as a share of the old value: 0.12 is `+12 %`. None or NaN give a dash.
+        digits: digits after the point.
+    """
     if not has_value(value):
         return MISSING
     percent = round(100 * float(value), digits)
@@ -86,7 +96,13 @@ def format_change(value: Any, digits: int = 0) -> str:
 
 
 def format_share(part: Any, whole: Any) -> str:
-    """Format a part as a share of the whole."""
+    """Format a part as a percentage of the whole; a dash where one of them is missing or the whole
+    is 0.
+
+    Args:
+        part: a number, or None or NaN where it is unknown.
+        whole: the number that is 100 %.
+    """
     is_known = has_value(part) and has_value(whole) and whole
     return format_percent(part / whole) if is_known else MISSING
 

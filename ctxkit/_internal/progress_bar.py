@@ -12,7 +12,7 @@ def make_progress_bar(*items: Any, delay: float = 1, **options: Any) -> Any:
     """Return a bar of tqdm for the terminal or the notebook.
 
     Args:
-        items: what is iterated over; nothing if the caller updates the bar itself.
+        items: values to iterate over; none if the caller updates the bar itself.
         delay: seconds before it appears.
         options: those of `tqdm.tqdm`.
     """

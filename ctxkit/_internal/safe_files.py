@@ -86,6 +86,9 @@ class SafeFolder:
         Args:
             name: name of the folder; a link is refused.
             create_mode: permissions of a folder that is created; None: a missing one is an error.
+
+        Raises:
+            OSError: there is no such folder, or it is a link or a file.
         """
         path, where = self.at(name)
         if create_mode is not None:
@@ -134,6 +137,14 @@ class SafeFolder:
         """Open a file for appending and return its handle; a file with several names is refused.
 
         Data appended to a hard link would also appear under the file's other names.
+
+        Args:
+            name: name of the file in this folder.
+            flags: flags of `os.open`; `O_APPEND` is added.
+            mode: permissions of a file that is created.
+
+        Raises:
+            OSError: the file cannot be opened, or it is a hard link to a file with other names.
         """
         handle = self.open(name, flags | os.O_APPEND, mode)
         if os.fstat(handle).st_nlink == 1:
@@ -240,7 +251,12 @@ class SafeFolder:
             raise
 
     def rename(self, old: str, new: str) -> None:
-        """Rename a file of this folder; a file with the new name is replaced."""
+        """Rename a file of this folder; a file with the new name is replaced.
+
+        Args:
+            old: name of the file in this folder.
+            new: its new name in this folder.
+        """
         (source, source_dir), (target, target_dir) = self.at(old), self.at(new)
         source_fd, target_fd = source_dir.get("dir_fd"), target_dir.get("dir_fd")
         os.replace(source, target, src_dir_fd=source_fd, dst_dir_fd=target_fd)
@@ -356,7 +372,15 @@ def _copy_owner_and_mode(file: BinaryIO, old: os.stat_result) -> None:
 
 
 def get_ctxkit_cache_folder() -> Path:
-    """Return the path `CTXKIT_CACHE_DIR`, else `ctxkit` in the user's cache; it may not exist."""
+    """Return the path `CTXKIT_CACHE_DIR`, else `ctxkit` in the user's cache; it may not exist.
+
+    Example:
+        >>> from unittest.mock import patch
+        >>> from ctxkit import tokens
+        >>> with patch.dict("os.environ", CTXKIT_CACHE_DIR="/tmp/ctxkit"):
+        ...     tokens.get_ctxkit_cache_folder().as_posix()
+        '/tmp/ctxkit'
+    """
     configured = os.environ.get("CTXKIT_CACHE_DIR")
     if configured:
         return Path(configured)

@@ -478,7 +478,12 @@ class AcpModelPlaceholder:
 
 
 def choose_permission_option(options: Any, word: str) -> str | None:
-    """Return the id of the option for a decision, or None if the agent offers none."""
+    """Return the id of the option for a decision, or None if the agent offers none.
+
+    Args:
+        options: the options of the agent's request, as it sent them.
+        word: the user's decision: `allow`, `always` or `deny`.
+    """
     offered = [o for o in options if isinstance(o, dict)] if isinstance(options, list) else []
     for kind in _PERMISSION_KINDS.get(word, ()):
         for option in offered:
@@ -488,14 +493,25 @@ def choose_permission_option(options: Any, word: str) -> str | None:
 
 
 def describe_stop_reason(stop: Any, *, answered: bool) -> str:
-    """Return a note on how an agent ended its turn; empty if it answered."""
+    """Return a note on how an agent ended its turn; empty if it answered.
+
+    Args:
+        stop: the `stopReason` of the protocol.
+        answered: whether the last reply has text.
+    """
     if stop == "end_turn":
         return "" if answered else "the agent gave no answer"
     return _STOP_REASONS.get(str(stop)) or f"the agent ended with {sanitize_line(str(stop), 40)}"
 
 
 def make_derived_compaction(ident: str, before: int, used: int) -> Edit:
-    """Return an edit for a compaction that only shows in the reported context size."""
+    """Return an edit for a compaction that only shows in the reported context size.
+
+    Args:
+        ident: id of the edit.
+        before: tokens of the context before the drop, as the agent reported them.
+        used: tokens after it.
+    """
     return Edit(
         kind="dropped",
         id=ident,
@@ -509,7 +525,12 @@ def make_derived_compaction(ident: str, before: int, used: int) -> Edit:
 
 
 async def stop_acp_turn(agent: AcpClient, queue: asyncio.Queue[Any]) -> None:
-    """Cancel an agent's turn: drop its messages, cancel its questions, kill it if it continues."""
+    """Cancel an agent's turn: drop its messages, cancel its questions, kill it if it continues.
+
+    Args:
+        agent: the client of the agent's process.
+        queue: messages of the agent that nobody has read yet; None: the turn is over.
+    """
     with suppress(ModelError, TimeoutError):
         async with asyncio.timeout(_CANCEL_SECONDS):
             await agent.cancel()
@@ -521,7 +542,12 @@ async def stop_acp_turn(agent: AcpClient, queue: asyncio.Queue[Any]) -> None:
 
 
 def add_reported_usage(turn: TurnState, usage: Usage) -> None:
-    """Add the usage that an agent reported to the turn."""
+    """Add the usage that an agent reported to the turn.
+
+    Args:
+        turn: its spending is changed in place.
+        usage: tokens of one call or of the whole turn; unknown classes count as 0.
+    """
     turn.spent.fresh += (usage.prompt_tokens or 0) - (usage.cache_read_tokens or 0)
     turn.spent.cached += usage.cache_read_tokens or 0
     turn.spent.output += usage.output_tokens or 0

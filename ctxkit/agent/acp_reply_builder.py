@@ -86,7 +86,12 @@ class AcpReplyBuilder:
             self._parts.append(part(piece))
 
     def update_call(self, update: dict[str, Any]) -> Iterator[Message]:
-        """Add or update a tool call; yield the messages that are complete before it."""
+        """Add or update a tool call; yield the messages that are complete before it.
+
+        Args:
+            update: an update of the protocol, `tool_call` or `tool_call_update`; its fields that
+                are not null replace those reported before.
+        """
         ident = str(update.get("toolCallId") or "")
         is_full = self._has_ended_call() or len(self._calls) >= _MAX_REPLY_CALLS
         if ident not in self._calls and is_full:
@@ -98,7 +103,7 @@ class AcpReplyBuilder:
         return any(c.get("status") in _ENDED_STATUSES for c in self._calls.values())
 
     def has_call(self, ident: str) -> bool:
-        """Say whether the open reply has a call of this id."""
+        """Return whether the open reply has a call of this id."""
         return ident in self._calls
 
     def get_call(self, ident: str) -> ToolCall:
@@ -177,7 +182,7 @@ def parse_acp_usage(usage: Any) -> Usage | None:
     plus output, it does, and they are subtracted.
 
     Args:
-        usage: of a message of the protocol, not validated yet.
+        usage: usage from a message of the protocol, not validated yet.
 
     Returns:
         The usage; None where it names no input tokens.

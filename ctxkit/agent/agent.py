@@ -208,6 +208,9 @@ class Agent:
             details: stored with the prompt and never sent.
             seconds_used: seconds of the turn's limit that have passed already.
 
+        Returns:
+            How the turn ended, its last reply, and what it has cost.
+
         Raises:
             BadArguments: the prompt is empty, a limit cannot be kept, or the model takes no images.
             asyncio.CancelledError: the turn was interrupted; the session holds the text so far,

@@ -40,7 +40,7 @@ class ArtifactStore:
     that this one was branched from can be read, too.
 
     Args:
-        workspace: where the session lies.
+        workspace: folder in which the session is stored.
         sessions: returns the id of the session, and that of the one it was branched from.
         on_failure: called with the name of the tool and the reason, once for each result that could
             not be stored.
@@ -136,12 +136,15 @@ class ArtifactStore:
     # -- reading, by the paths that an agent is shown ----------------------------------------------
 
     def contains(self, path: str) -> bool:
-        """Say whether a path is one of artifacts, whether or not it exists."""
+        """Return whether a path is one of artifacts, whether or not it exists."""
         return _split_artifact_path(path) is not None
 
     @contextmanager
     def open_file(self, path: str) -> Iterator[BinaryIO]:
         """Yield an artifact, open for reading.
+
+        Args:
+            path: path of the artifact as the agent sees it.
 
         Raises:
             StoreError: there is no such artifact.
@@ -157,7 +160,11 @@ class ArtifactStore:
             yield file
 
     def list_files(self, path: str) -> list[str]:
-        """Return the paths of the artifacts, or of one."""
+        """Return the paths of the artifacts, or of one.
+
+        Args:
+            path: path of one artifact, or of their folder, as the agent sees it.
+        """
         artifact, names = _split_artifact_path(path), list[str]()
         for folder in self._folders():
             if folder.is_dir():

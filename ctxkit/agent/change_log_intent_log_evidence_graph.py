@@ -531,7 +531,7 @@ def _check_tests_passed(runs: list[CommandRun]) -> tuple[bool, str]:
 
 
 def _is_same_path(claimed: str, path: str) -> bool:
-    """Say whether two paths are equal, or one is the end of the other."""
+    """Return whether two paths are equal, or one is the end of the other."""
     one, other = claimed.removeprefix("./"), path.removeprefix("./")
     return one == other or other.endswith(f"/{one}") or one.endswith(f"/{other}")
 
@@ -566,10 +566,20 @@ class TurnChangeEntry(msgspec.Struct, frozen=True, kw_only=True, rename="pascal"
 
 
 class ChangeLog(msgspec.Struct, frozen=True, kw_only=True, rename="pascal"):
-    """`changes.json`."""
+    """The content of fuseraft's `changes.json`: what each turn of each agent changed.
+
+    Example:
+        >>> import ctxkit as ck
+        >>> from ctxkit.agent import build_change_log
+        >>> log = build_change_log(ck.read(ck.samples.path("billing")))
+        >>> len(log.entries), log.entries[0].turn_index
+        (18, 0)
+    """
 
     active_session_id: str | None = None
+    """Id of the session that the file describes."""
     entries: tuple[TurnChangeEntry, ...] = ()
+    """One entry per turn and agent, in order of turns."""
 
 
 class ToolCallOperation(msgspec.Struct, frozen=True, kw_only=True, rename="pascal"):
@@ -597,10 +607,18 @@ class ToolCallStatusEntry(msgspec.Struct, frozen=True, kw_only=True, rename="pas
 
 
 class IntentLog(msgspec.Struct, frozen=True, kw_only=True, rename="pascal"):
-    """`intents.json`."""
+    """The content of fuseraft's `intents.json`: each tool call with its status.
+
+    Example:
+        >>> from ctxkit.agent import IntentLog
+        >>> IntentLog(active_session_id="s1").entries
+        ()
+    """
 
     active_session_id: str | None = None
+    """Id of the session that the file describes."""
     entries: tuple[ToolCallStatusEntry, ...] = ()
+    """One entry per tracked tool call, in order of calls."""
 
 
 class EvidenceNode(msgspec.Struct, frozen=True, kw_only=True, rename="pascal", omit_defaults=True):

@@ -200,6 +200,9 @@ class Compactor:
         Args:
             spent: what the turn has used; summaries are added.
             limits: limits of the turn; they hold for summaries too.
+
+        Returns:
+            The prompt to send, and what was done to prepare it.
         """
         await self._summarise_results(spent, limits)
         before, run = get_current_size(self.session), self.context.run

@@ -267,7 +267,7 @@ class Workspace:
         )
 
     def trust(self, name: str) -> None:
-        """Mark a session as trusted: this user began it, or said `--trust`.
+        """Mark a session as trusted: this user began it, or confirmed it with `--trust`.
 
         Raises:
             StoreError: the mark cannot be written.
@@ -331,7 +331,7 @@ def make_seal(text: str) -> str:
 
 
 def verify_seal(text: str, seal: str) -> bool:
-    """Say whether this user made the seal of a text; False if there is no key.
+    """Return whether this user made the seal of a text; False if there is no key.
 
     Args:
         text: what may have been sealed.

@@ -135,12 +135,15 @@ class ContextStore:
     # -- reading, by the paths that an agent is shown ----------------------------------------------
 
     def contains(self, path: str) -> bool:
-        """Say whether a path belongs to the store, whether or not it exists."""
+        """Return whether a path belongs to the store, whether or not it exists."""
         return _split_store_path(path) is not None
 
     @contextmanager
     def open_file(self, path: str) -> Iterator[BinaryIO]:
         """Yield a file of the store, open for reading.
+
+        Args:
+            path: path of the file as the agent sees it.
 
         Raises:
             StoreError: it is no regular file, is missing, or a part of the path is a link.
@@ -153,6 +156,9 @@ class ContextStore:
 
     def list_files(self, path: str) -> list[str]:
         """Return the paths of the files below a folder of the store, at most `MAX_LISTED`.
+
+        Args:
+            path: path of the folder, or of one file, as the agent sees it.
 
         Raises:
             StoreError: there is no such folder.
@@ -223,6 +229,9 @@ class ContextStore:
             description: one line for the index.
             info: how its text was extracted.
             home: one of `STORE_FOLDERS`.
+
+        Returns:
+            The stored item.
 
         Raises:
             BadArguments: the name is not valid, there are no files, or no such store.

@@ -209,9 +209,12 @@ class LiveContext:
         return get_last_resort_stages(self.rules.pruning)
 
     def trim(self, stage: int) -> History:
-        """Trim the prepared prompt to a stage (-1: untrimmed) and return it as the one to send.
+        """Trim the prepared prompt and return it as the one to send.
 
         The session does not change.
+
+        Args:
+            stage: index of the trimming policy, from 0; -1: no trimming.
         """
         view = self._prepared_view
         self._sent_view = (
@@ -483,6 +486,9 @@ class LiveTranscript:
             kind: kind of a message that ctxkit writes in the user's place; empty: the user wrote
                 it.
             details: more about the message; None: nothing.
+
+        Returns:
+            The message as stored.
         """
         message = Message(role="user", kind=kind, parts=(Text(text),), details=details or {})
         return self.add(message, "u")
@@ -527,9 +533,12 @@ class LiveTranscript:
             model: name of the model.
             why: the error, as a sentence.
             stop: why the reply ended, such as "error".
-            text: what had arrived of the reply.
+            text: the part of the reply that had arrived.
             window: context window in tokens; None: unknown.
             details: more about the failure; None: nothing.
+
+        Returns:
+            The message as stored.
         """
         parts: tuple[Part, ...] = (Text(text),) if text else ()
         reply = Message(role="assistant", parts=parts, is_error=True, visible=False)
@@ -537,7 +546,15 @@ class LiveTranscript:
         return self.add(replace(reply, **fields, details=dict(details or {})), "a")
 
     def store_unrun(self, call: ToolCall, why: str = INTERRUPTED_RESULT) -> Message:
-        """Store a result for a tool call that did not end, so that no call is without one."""
+        """Store a result for a tool call that did not end, so that no call is without one.
+
+        Args:
+            call: the tool call.
+            why: text of the result.
+
+        Returns:
+            The stored result, an error.
+        """
         parts, name = (Text(why),), call.name
         result = Message(role="tool", tool=name, call_id=call.id, parts=parts, is_error=True)
         return self.add(result, "r")

@@ -105,7 +105,7 @@ class LiveSession:
         tools: some of `files`, `document`, `work`, `shell`, `python`, or tools of the user.
         root: folder of the tools; None: a scratch folder of the session.
         allow: protected names (`agent.tools.root.PROTECTED_NAMES`) that its tools may write.
-        workspace: where the session is stored; None: the current folder's.
+        workspace: folder in which the session is stored; None: the current folder's.
         namespace: the user's variables, for the tool `python`.
         seed: makes the id of a new session reproducible (see `Workspace.new_id`).
         listener: called with every event.
@@ -353,7 +353,14 @@ class LiveSession:
         self._listeners.append(listener)
 
     def export(self, to: OtlpCollectorSettings) -> SpanExporter:
-        """Send the session's spans to an OTLP collector from now on, in the background."""
+        """Send the session's spans to an OTLP collector from now on, in the background.
+
+        Args:
+            to: address of the collector.
+
+        Returns:
+            The exporter.
+        """
         spans = SpanExporter(lambda: self.session, to, self._emit)
         self._exports.append(spans)
         self.listen(spans.on_event)
@@ -379,6 +386,9 @@ class LiveSession:
                 prompt.
             images: images that are sent with the prompt.
             details: stored with the prompt and never sent.
+
+        Returns:
+            How the turn ended, its last reply, and what it has cost.
 
         Raises:
             StoreError: ctxkit itself failed; the session is intact, and the sentence names the
@@ -492,6 +502,9 @@ class LiveSession:
         Args:
             number: number of the checkpoint; negative numbers count from the end.
 
+        Returns:
+            The session as it continues.
+
         Raises:
             BadArguments: there is no such checkpoint.
         """
@@ -504,7 +517,11 @@ class LiveSession:
         return self.move(checkpoint.entry)
 
     def move(self, entry: int) -> Session:
-        """Move to an entry of the log (its index); the next message starts a branch there."""
+        """Move to an entry of the log (its index); the next message starts a branch there.
+
+        Returns:
+            The session as it continues.
+        """
         with self.alone():
             moved = self.log.move(entry)
         self.agent.move(moved, self.log.append)

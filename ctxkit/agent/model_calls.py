@@ -105,6 +105,9 @@ class ModelCaller:
     async def call(self, turn: TurnState) -> Message:
         """Call the model and store its reply; recover from overflows and broken replies.
 
+        Returns:
+            The reply as stored.
+
         Raises:
             LimitReached: the call would exceed a limit of the turn.
             ModelError: the model failed, or the prompt does not fit even when trimmed.

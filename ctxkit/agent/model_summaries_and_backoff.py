@@ -299,7 +299,7 @@ def find_llm_result_excerpts(pruning: BasePolicy | None) -> ResultExcerpts | Non
     """Return the part of a pruning in whose place a model summarises results; usually None.
 
     Args:
-        pruning: of the rules, a single one or a chain.
+        pruning: pruning of the rules, a single one or a chain.
 
     Returns:
         The first part with `strategy="llm"`.

@@ -95,7 +95,12 @@ def wait_for_end(
 ) -> int | None:
     """Return the exit code of the program; None if the pipe was closed or the starter is gone.
 
-    With `may_spare_rest` the code is returned only after the starter wrote `LEAVE`.
+    Args:
+        child: process id of the program.
+        starter_pipe: file descriptor from which the starter's end can be read: it closes the pipe,
+            or writes `LEAVE`.
+        wakeup_pipe: file descriptor to which a byte is written when a child ends.
+        may_spare_rest: True: return the code only after the starter wrote `LEAVE`.
     """
     starter, code, may_end = os.getppid(), None, not may_spare_rest
     while True:

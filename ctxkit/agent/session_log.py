@@ -129,6 +129,12 @@ class SessionLog:
     def move(self, entry: str | int) -> Session:
         """Move the leaf to an earlier entry; all entries stay, and the next one starts a branch.
 
+        Args:
+            entry: id or index of the entry that becomes the leaf.
+
+        Returns:
+            The session with the new leaf.
+
         Raises:
             StoreError: as for `append`.
         """
@@ -139,6 +145,12 @@ class SessionLog:
 
     def revise(self, session: Session) -> Session:
         """Write the session's metadata (model, tools, settings) again; entries stay as they are.
+
+        Args:
+            session: the session with its new metadata and the same entries.
+
+        Returns:
+            The session as given.
 
         Raises:
             StoreError: as for `append`.
@@ -427,7 +439,7 @@ def get_checkpoint(session: Session, number: int) -> CompactionCheckpoint:
     """Return a checkpoint by its number; negative numbers count from the end.
 
     Args:
-        session: whose checkpoints are meant.
+        session: the session with the checkpoints.
         number: as `list_checkpoints` numbers them, or -1 for the newest, -2 for the one before.
 
     Returns:
@@ -455,7 +467,12 @@ def get_checkpoint(session: Session, number: int) -> CompactionCheckpoint:
 
 
 def read_unterminated_line(handle: int, size: int) -> bytes:
-    """Return the bytes after the last newline of a file of `size` bytes."""
+    """Return the bytes after the last newline of a file of `size` bytes.
+
+    Args:
+        handle: file descriptor; its position is changed.
+        size: bytes of the file.
+    """
     at, pieces = size, [b""]
     while at and b"\n" not in pieces[0]:
         at, end = max(at - (1 << 16), 0), at

@@ -56,7 +56,7 @@ class SignedSessionSettings(msgspec.Struct, frozen=True, kw_only=True):
             return bare
 
     def is_mine(self, session: str) -> bool:
-        """Say whether this user sealed the settings for this session."""
+        """Return whether this user sealed the settings for this session."""
         return bool(self.seal) and verify_seal(
             _sealed_text(replace(self, seal=""), session), self.seal
         )
@@ -69,8 +69,8 @@ def make_unsealed_session_settings(
 
     Args:
         words: how the user named model, rules, tools and root.
-        rules: whose text is stored, without addresses of objects.
-        limits: of a turn; only those that differ from the defaults are stored.
+        rules: the rules; their text is stored, without addresses of objects.
+        limits: limits of a turn; only those that differ from the defaults are stored.
 
     Returns:
         The settings; secrets of the environment are replaced in all texts.
@@ -90,7 +90,7 @@ def read_session_settings(session: Session | None) -> SignedSessionSettings | No
     """Return the settings stored in a session; None if there are none or the seal is not valid.
 
     Args:
-        session: of `.ctxkit/sessions`; None: a session that does not exist yet.
+        session: session stored in `.ctxkit/sessions`; None: a session that does not exist yet.
 
     Returns:
         The settings, only if this user sealed them for this session: a copied or edited file gives
@@ -110,7 +110,7 @@ def restore_limits(settings: SignedSessionSettings | None) -> Limits:
     """Return the stored limits of a turn, else the defaults.
 
     Args:
-        settings: of the session; None: there are none under this user's seal.
+        settings: settings of the session; None: there are none under this user's seal.
 
     Returns:
         The limits; values that are not valid any more give the defaults.
@@ -149,9 +149,9 @@ def refuse_scripted_model_after_real(session: Session | None, model: Model, name
     """Refuse a scripted model for a session in which a real model has answered.
 
     Args:
-        session: to be continued; None: a new one.
+        session: the session to continue; None: a new one.
         model: that would continue it.
-        name: of the session, for the error's sentence.
+        name: name of the session, for the error's sentence.
 
     Raises:
         BadArguments: a script would write invented turns into a conversation with a model.

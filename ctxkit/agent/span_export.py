@@ -100,7 +100,7 @@ class SpanExporter:
     """Sends the span of each call when it is complete, and the agent's span at the end.
 
     Args:
-        session: returns the session so far; called only in the thread that calls `hear`.
+        session: returns the session so far; called only in the thread that calls `on_event`.
         address: address of the collector.
         emit: called once if the collector failed, with the event `export_failed` (kind, payload).
     """
@@ -208,6 +208,10 @@ class SpanExporter:
 
 def post_spans(collector: OtlpCollectorSettings, body: dict[str, Any]) -> None:
     """Send spans as JSON, or as protobuf to a collector that takes nothing else (Phoenix).
+
+    Args:
+        collector: address, headers and time limit.
+        body: the spans, in OTLP's JSON form.
 
     Raises:
         OSError: the collector did not answer, or refused them.

@@ -174,7 +174,13 @@ class PromptSectionSources:
 
 
 def make_section(name: str, text: str, raw_chars: int | None = None) -> PromptSection | None:
-    """Return a section with its text redacted and sanitised; None if that is empty."""
+    """Return a section with its text redacted and sanitised; None if that is empty.
+
+    Args:
+        name: name of the section, one of `SECTIONS`.
+        text: its text as read.
+        raw_chars: characters of a source that was cut before; None: that of `text`.
+    """
     clean = sanitize_text(text).strip()
     if not clean:
         return None
@@ -294,7 +300,11 @@ def runtime_section(sources: PromptSectionSources, _: float) -> PromptSection | 
 
 
 def time_section(_: PromptSectionSources, now: float) -> PromptSection | None:
-    """Return date, time and time zone of this machine."""
+    """Return date, time and time zone of this machine.
+
+    Args:
+        now: seconds since 1970.
+    """
     local = datetime.fromtimestamp(now).astimezone()
     offset = local.strftime("%z")
     zone = _time_zone() or local.tzname() or "local"

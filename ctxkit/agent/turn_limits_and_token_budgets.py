@@ -57,7 +57,12 @@ class Limits:
             raise BadArguments(f"The limit attempts is 0 or more, not {self.attempts}.")
 
     def within(self, rules: Rules) -> Limits:
-        """Return these limits, with the payload of the rules where that is smaller."""
+        """Return these limits, with the payload limit of the rules where that is smaller.
+
+        Args:
+            rules: their parameter `max_payload_bytes` is the limit in bytes; without it nothing
+                changes.
+        """
         limit, of_rules = self.payload_bytes, rules.parameters.get("max_payload_bytes") or None
         least = min((n for n in (limit, of_rules) if n is not None), default=None)
         return self if least == limit else replace(self, payload_bytes=least)

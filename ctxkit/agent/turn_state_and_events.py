@@ -29,7 +29,14 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class TurnState:
-    """State of one turn of an agent."""
+    """State of one turn of an agent.
+
+    Example:
+        >>> from ctxkit.agent import TurnState
+        >>> state = TurnState(began=1_700_000_000.0)
+        >>> state.steps, state.late
+        (0, False)
+    """
 
     limits: Limits = field(default_factory=Limits)
     """Limits of the turn."""
@@ -138,7 +145,21 @@ TurnEnd = Literal["answered", "limit", "error"]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Outcome:
-    """Result of one turn."""
+    """Result of one turn.
+
+    Example:
+        >>> import asyncio
+        >>> import ctxkit as ck
+        >>> from ctxkit.agent import Agent, make_model
+        >>> clock = lambda: 0.0
+        >>> counter = ck.tokens.default_counter()
+        >>> model = make_model("scripted/tour", counter=counter, clock=clock)
+        >>> agent = Agent(
+        ...     ck.Session(id="demo"), model=model, rules=ck.policies.Rules(), clock=clock
+        ... )
+        >>> asyncio.run(agent.turn("Begin.")).ended
+        'answered'
+    """
 
     text: str
     """The last reply's text."""
@@ -280,7 +301,7 @@ def is_successful_compaction(end_payload: dict[str, Any]) -> bool:
     marker.
 
     Args:
-        end_payload: of a `compaction_end` event.
+        end_payload: payload of a `compaction_end` event.
 
     Returns:
         False where nothing was replaced, as after a refused or failed summary.

@@ -43,7 +43,11 @@ class LazyGroup(click.Group):
     """A group whose commands are imported one by one."""
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Run a command, and all that it printed through to its reader."""
+        """Run a command, and write out all that it printed before returning.
+
+        Raises:
+            PipeClosed: the reader of its output closed the pipe.
+        """
         try:
             done = super().invoke(ctx)
             # a closed pipe shows only when the buffer is written: it must happen inside of `try`

@@ -96,7 +96,7 @@ def resolve_session(word: str, index: SessionIndex | None = None) -> Session:
 
     Args:
         word: a path, an id or its beginning, a title, or `last`.
-        index: what was listed before; None: it is read from the cache folder.
+        index: the index of sessions; None: it is read from the cache folder.
 
     Returns:
         The session, read from its file.
@@ -115,7 +115,7 @@ def locate_session(
 
     Args:
         word: a path, an id or its beginning, a title, or `last`.
-        index: what was listed before; None: it is read from the cache folder.
+        index: the index of sessions; None: it is read from the cache folder.
 
     Returns:
         The path, and None where the path holds several sessions.
@@ -135,7 +135,7 @@ def open_session(path: str, indexed: IndexedSession | None) -> Session:
     """Return the session of a log: the one that the list names, else the only or main one.
 
     Args:
-        path: of a log.
+        path: path of a log.
         indexed: the list's entry of the session that is meant; None, or one whose id is not in the
             log any more: the only or main session.
 
@@ -152,7 +152,7 @@ def open_session(path: str, indexed: IndexedSession | None) -> Session:
 
 
 def is_path(word: str) -> bool:
-    """Say whether a word is meant as a path: something is there, or it has a separator.
+    """Return whether a word is meant as a path: something is there, or it has a separator.
 
     Args:
         word: an argument of the command line.
@@ -172,7 +172,7 @@ def find_indexed_session(
 
     Args:
         word: an id, the beginning of one, or a title.
-        index: what was listed before; None: it is read from the cache folder.
+        index: the index of sessions; None: it is read from the cache folder.
 
     Returns:
         The file, and the session in it.
@@ -460,7 +460,12 @@ class CommandOutput:
 
 
 def write_and_announce_file(path: Path, text: str) -> None:
-    """Write a file that the user named, and say so."""
+    """Write a file that the user named, and print its path to standard error.
+
+    Args:
+        path: the file; an existing one is replaced.
+        text: its content.
+    """
     from ctxkit._internal.safe_files import write_file_atomically
 
     write_file_atomically(path, [text.encode("utf-8", "replace")])
@@ -492,7 +497,7 @@ def convert_frame_to_records(frame: pd.DataFrame) -> list[TableRow]:
     """Return the rows of a frame as dictionaries, None where a figure is missing.
 
     Args:
-        frame: of any shape; its index is left out.
+        frame: any frame; its index is left out.
 
     Returns:
         A dictionary of plain Python values for each row.
@@ -541,7 +546,16 @@ def _print_row(heads: Sequence[TableColumn], row: Sequence[str], widths: Sequenc
 def compute_column_widths(
     heads: Sequence[TableColumn], cells: Sequence[Sequence[str]], width: int
 ) -> list[int]:
-    """Return how wide each column is: as wide as its cells, the wide one no more than is left."""
+    """Return the width of each column: that of its cells; a wide column gets what is left.
+
+    Args:
+        heads: the columns; one whose `wide` is set is cut to fit the screen.
+        cells: the texts of each row.
+        width: width of the screen in terminal cells.
+
+    Returns:
+        Terminal cells per column.
+    """
     needed = [
         max(map(count_terminal_cells, (head.title, *(row[i] for row in cells))))
         for i, head in enumerate(heads)
@@ -601,7 +615,12 @@ def cut_and_pad_text(text: str, width: int, *, is_left_aligned: bool | None = No
 
 
 def format_value(value: Any, kind: CellKind) -> str:
-    """Return a figure as it is in a table; what is missing is empty."""
+    """Return a value as text for a table; a missing one is empty.
+
+    Args:
+        value: the value; None and NaN are missing.
+        kind: kind of the column, such as a count or dollars.
+    """
     if value is None or (isinstance(value, float) and math.isnan(value)):
         return ""
     return _FORMATTERS[kind](value)
@@ -647,7 +666,7 @@ def print_text_or_write_html(out: CommandOutput, title: str, answer: Any, **opti
     """Print what has `to_text` and HTML, or write it as a page.
 
     Args:
-        out: where the command writes.
+        out: the form and place of the output.
         title: title of the page.
         answer: a value with `to_text`, and `to_html` or `_repr_html_`.
         options: arguments of `to_text`.

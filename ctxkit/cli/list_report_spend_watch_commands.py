@@ -139,6 +139,12 @@ def select_log_files(
 
     Files of a given place have no known tool or project: there a project is part of a path, and
     `filter_log_files_by_tool` filters by the tool once the sessions are read.
+
+    Args:
+        place: a folder or file; None: the folders of all known tools.
+        since: POSIX time; older files are left out. None: any time.
+        project: part of a project's name or path, in any case of letters; None: any.
+        tool: name of the tool; None: any.
     """
     from ctxkit.cli.session_index import list_log_files
 
@@ -156,7 +162,12 @@ def _get_project(file: IndexedLogFile) -> str:
 
 
 def filter_log_files_by_tool(logs: list[IndexedLogFile], tool: str | None) -> list[IndexedLogFile]:
-    """Return the logs of a tool: as their place tells, else as they were read."""
+    """Return the logs of a tool: as their place tells, else as they were read.
+
+    Args:
+        logs: log files that were read.
+        tool: name of the tool, else of a log format; None: all logs.
+    """
     if tool is None:
         return logs
     return [
@@ -167,7 +178,15 @@ def filter_log_files_by_tool(logs: list[IndexedLogFile], tool: str | None) -> li
 
 
 def make_list_row(log: IndexedLogFile, indexed: IndexedSession) -> dict[str, Any]:
-    """Return a line of the list."""
+    """Return a row of the list of sessions.
+
+    Args:
+        log: the log file.
+        indexed: one of its sessions.
+
+    Returns:
+        Values by column.
+    """
     figures = msgspec.structs.asdict(indexed)
     del figures["spent"]
     name, title = figures.pop("id"), figures.pop("title")
@@ -185,7 +204,17 @@ def make_list_row(log: IndexedLogFile, indexed: IndexedSession) -> dict[str, Any
 def describe_omissions(
     logs: list[IndexedLogFile], omitted: int = 0, *, place: str | None, is_filtered: bool = False
 ) -> list[str]:
-    """Describe the sessions that a list leaves out: older ones, and logs that could not be read."""
+    """Describe the sessions that a list leaves out: older ones, and logs that could not be read.
+
+    Args:
+        logs: the log files that were read.
+        omitted: number of older files that were not read.
+        place: the folder or file that was named; None: none was.
+        is_filtered: whether a filter was set.
+
+    Returns:
+        Sentences, possibly none.
+    """
     unreadable = [log for log in logs if log.error]
     has_sessions = len(unreadable) < len(logs)
     if has_sessions:  # beside sessions, only files that look like logs were expected to be some
@@ -338,7 +367,16 @@ def _find_spend_logs(
 def sum_spend_by_group(
     logs: list[IndexedLogFile], by: str, since: float | None = None
 ) -> list[dict[str, Any]]:
-    """Return one row for each day (model, ...), in order of time or of money."""
+    """Sum up the spending of sessions by day, model or another group.
+
+    Args:
+        logs: log files that were read.
+        by: the group, a key of `SPEND_GROUPINGS`.
+        since: POSIX time; earlier days (UTC) do not count. None: all do.
+
+    Returns:
+        One row per group: in order of time for days, weeks and months, else the most dollars first.
+    """
     # days in ISO form sort as text as they do in time
     first_day = "" if since is None else strftime("%Y-%m-%d", gmtime(since))
     rows: dict[str, dict[str, Any]] = {}

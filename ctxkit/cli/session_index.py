@@ -288,7 +288,7 @@ def stat_log_file(path: str) -> IndexedLogFile:
     """Return one file as it is there now; one that is not there is empty.
 
     Args:
-        path: of a log.
+        path: path of a log.
 
     Returns:
         Size and time; a size of -1 for a file that is not there.

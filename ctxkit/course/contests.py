@@ -88,6 +88,7 @@ class ContestTable:
     """
 
     path: Path = _FILE
+    """The file of the entries, or a folder that several users share, one file per entry."""
     note: str = ""
     """A sentence on the last entry if it was not simply added."""
 
@@ -111,7 +112,7 @@ class ContestTable:
         name the better one stays.
 
         Args:
-            name: of the entry, at most 40 characters.
+            name: name of the entry, at most 40 characters.
             rules: the kit's policies, triggers and guards, or a preset; no function, since others
                 run the entry again.
 
@@ -153,7 +154,7 @@ class ContestTable:
         return next((e for e in self.entries if not e.why), None)
 
     def answer(self) -> str:
-        """Return what may be said of the best entry: rules, price, risk, and what nobody knows."""
+        """Describe the best entry: rules, price, risk, and what is unknown."""
         best = self.best
         if best is None:
             return "No entry counts yet: keep every fact, and lose at most 5 %."
@@ -310,10 +311,10 @@ def judge_rules(
     A prompt may be as large as the session's own window, whatever window the rules name.
 
     Args:
-        name: of the entry, shown in the table.
+        name: name of the entry, shown in the table.
         rules: rules, a preset or its name.
         session: a recorded session that lists facts (`details["facts"]`).
-        by: who made the entry.
+        by: name of who made the entry.
 
     Returns:
         Dollars, loss as a share, facts kept and peak in tokens of the replay.
@@ -351,6 +352,11 @@ def judge_rules(
 def score_contest_entry(name: str, data: Any, *, by: str = "") -> ContestEntry:
     """Return the figures of an entry's rules, as a file has them, on the sample `billing`.
 
+    Args:
+        name: name of the entry.
+        data: the rules as decoded from the file.
+        by: name of the user who entered it; empty: unknown.
+
     Raises:
         BadArguments: the data holds no rules.
     """
@@ -374,7 +380,7 @@ def mark(
         folder: holds the `contest.json` files that a class handed in, in any subfolder, or is the
             folder that a class shares.
         seed: the lecturer's own seed; None: one is drawn, and is in `attrs["seed"]`.
-        sessions: how many sessions are made, 1 to 20.
+        sessions: number of sessions to make, 1 to 20.
         progress: show a progress bar where the work takes longer than a second.
 
     Returns:

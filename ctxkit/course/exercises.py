@@ -89,8 +89,8 @@ def exercise(
     """Register a function that says what is wrong with an answer; empty where nothing is.
 
     Args:
-        key: of the exercise.
-        question: what it asks; names in braces are its numbers.
+        key: key of the exercise.
+        question: text of the question; names in braces are its numbers.
         explanation: said with a right answer.
         hint: said with a second wrong one: how to get there.
         numbers: sets of values for those names, the page's first; each student gets one set.
@@ -110,8 +110,8 @@ def guess(key: str, question: str, explanation: str = "") -> Callable[[Callable[
     """Register a function that scores the guess of a notebook: it says what is so.
 
     Args:
-        key: of the exercise that follows the guess; the guess has this key with `-guess`.
-        question: what is guessed.
+        key: key of the exercise that follows the guess; the guess has this key with `-guess`.
+        question: text of the question.
         explanation: said with the true number.
 
     Returns:
@@ -126,7 +126,7 @@ def numbers(key: str) -> dict[str, Any]:
     """Return the numbers that an exercise asks you about; without a name those of the page.
 
     Args:
-        key: of the exercise.
+        key: key of the exercise.
 
     Returns:
         The numbers by name; they are drawn from the reader's name, so that neighbours differ.
@@ -409,8 +409,8 @@ def mark_number(
     """Return what is wrong with a number, as a sentence; empty where it is right.
 
     Args:
-        answer: what was answered.
-        expected: what it should be.
+        answer: the answer.
+        expected: the right answer.
         tolerance: share of it that an answer may be off.
         common_mistakes: what one gets by a known mistake, by the sentence that says so.
 
@@ -504,7 +504,7 @@ def _plural(n: int, one: str, more: str) -> str:
 
 
 def _normalise_word(word: Any) -> str:
-    """Return a word as it is compared; of what is no word a name that is never right."""
+    """Return a word in the form that is compared; for other values a name that is never right."""
     return word.strip().rstrip(".").lower() if isinstance(word, str) else f"object {id(word)}"
 
 
@@ -512,7 +512,7 @@ def mark_span(answer: Any, expected: tuple[int, int]) -> str:
     """Return which end of a span is wrong, but not in which direction; empty where both are right.
 
     Args:
-        answer: what the student wrote.
+        answer: the answer, as the student wrote it.
         expected: first and last number.
     """
     pair = as_pair(answer)
@@ -527,7 +527,7 @@ def score_guess(answer: Any, right: float, unit: str = "") -> str:
     """Score a guess of a number: what it is, and how far the guess was off.
 
     Args:
-        answer: what was guessed; nothing that is no number is scored.
+        answer: the guess; only a number is scored.
         right: the true number.
         unit: `%`, `$` or a word that follows the number.
 

@@ -36,7 +36,7 @@ def write_lab_logs(folder: str | Path, sessions: int = N_SESSIONS) -> Path:
 
     Args:
         folder: gets `logs/sessions/TEAM/SESSION/ctx_snapshots.jsonl`.
-        sessions: how many.
+        sessions: number of sessions.
 
     Returns:
         The folder.

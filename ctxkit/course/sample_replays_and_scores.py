@@ -60,7 +60,7 @@ def items_of(message: Message) -> set[tuple[str, str]]:
     """Return the items that a message names: pairs of family and item.
 
     Args:
-        message: of any role.
+        message: a message of any role.
 
     Returns:
         Pairs such as ``("path", "docs/runbook.md")``; the families are those of the loss.
@@ -90,7 +90,12 @@ def load_sample(name: str = "billing") -> Session:
 
 
 def make_rules_with_trigger(policy: str, tokens: int) -> Rules:
-    """Return rules from a policy's words and the size above which they are due."""
+    """Return rules from a policy's words and the size above which they are due.
+
+    Args:
+        policy: the policy as text, such as `window:keep_tokens=2000`.
+        tokens: size of the prompt above which it compacts.
+    """
     from ctxkit.policies.compaction_and_pruning_rules import Rules
     from ctxkit.policies.triggers import Above
 
@@ -102,7 +107,7 @@ def replay_sample(rules: RulesLike, name: str = "billing") -> Session:
 
     Args:
         rules: rules, a preset or its name.
-        name: of the sample.
+        name: name of the sample.
 
     Returns:
         The replay, a session whose `origin` is the sample.
@@ -123,7 +128,7 @@ def score_replay(replay: Session, *, loss: bool = True) -> dict[str, Any]:
     """Return the score of a replay, as a comparison has it.
 
     Args:
-        replay: of any session.
+        replay: replay of any session.
         loss: compute the columns of loss, too, which takes longer.
 
     Returns:

@@ -116,8 +116,8 @@ def open_library_team(folder: Path, name: str = "library", **agent_keys: dict[st
     The `python` that it calls is the running one: prompts do not depend on the length of its path.
 
     Args:
-        folder: where the team works.
-        name: of the team.
+        folder: folder in which the team works.
+        name: name of the team.
         agent_keys: keys of the configuration by agent, such as `Tester={"Isolation": "Fresh"}`.
 
     Returns:

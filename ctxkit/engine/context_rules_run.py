@@ -355,7 +355,12 @@ class RulesRun:
     def record_compaction(
         self, compaction: Compaction, forecast: UnprunedForecast
     ) -> UnprunedForecast:
-        """Record a compaction and bill the call that follows it; return the forecast after it."""
+        """Record a compaction and bill the call that follows it; return the forecast after it.
+
+        Args:
+            compaction: the compaction; its `call` is the call that follows it.
+            forecast: the forecast before it; one without prunings is changed in place.
+        """
         call, new = compaction.call, compaction.new
         if isinstance(forecast, PrunedPromptForecast):
             size_before = forecast.size(call)
@@ -383,7 +388,13 @@ class RulesRun:
             self.rules.on_compacted(new.messages)
 
     def record_warnings(self, forecast: UnprunedForecast, start: int, stop: int) -> None:
-        """Record each warning that is due in the calls start..stop, once between compactions."""
+        """Record each warning that is due in the calls start..stop, once between compactions.
+
+        Args:
+            forecast: the prompts of coming calls if nothing is compacted.
+            start: first call.
+            stop: one past the last call.
+        """
         due = []
         for i, trigger in enumerate(self.rules.warnings):
             call = stop if i in self._recent_warnings else trigger.first(forecast, start, stop)
@@ -416,6 +427,9 @@ class RulesRun:
             new: what a policy made of `history.at(call)`.
             trigger: why it was made.
             by: name of that policy.
+
+        Returns:
+            The recorded compaction.
         """
         was, sizes = self.history.at(self.call), None
         if self.prunes and new.call == self.call:
@@ -433,7 +447,7 @@ def run_rules(log: MessageLog, rules: Rules, limit: int | None = None) -> RulesR
 
     Args:
         log: the messages, as `make_log_from_session` builds them.
-        rules: what is run.
+        rules: the rules to run.
         limit: the context window in tokens where the rules have none; None: unknown.
 
     Returns:

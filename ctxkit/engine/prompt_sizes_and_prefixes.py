@@ -119,7 +119,12 @@ class PromptSizeSpans:
         return fresh
 
     def sizes(self, start: int, stop: int) -> list[int]:
-        """Return the prompt tokens of the calls start..stop, as far as they were billed."""
+        """Return the prompt tokens of the calls start..stop, as far as they were billed.
+
+        Args:
+            start: first call.
+            stop: one past the last call; calls that were not billed yet are left out.
+        """
         sizes: list[int] = []
         upto = self.upto
         for mark in reversed(self.marks):

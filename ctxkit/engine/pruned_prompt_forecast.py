@@ -61,7 +61,7 @@ class PrunedPromptForecast(UnprunedForecast):
     Parts without a schedule, and all parts behind such a one, are run call by call.
 
     Args:
-        history: what is in force before any pruning.
+        history: the history in force before any pruning.
         budget: the limit, the reserve and the counter.
         pruning: a part, or a chain of parts.
         clock: says at which calls no cache is left.
@@ -320,7 +320,13 @@ class LayerContents:
         return sum(self._sizes[p : self.n])
 
     def past_contents(self, p: int, n: int, previous: Sequence[tuple[int, int]]) -> NDArray[Any]:
-        """Return the visible contents of the positions p..n before the changes that `step` gave."""
+        """Return the visible contents of the positions p..n before the changes that `step` gave.
+
+        Args:
+            p: first position.
+            n: one past the last position.
+            previous: (position, content) before the changes; 0: the message was hidden.
+        """
         contents: NDArray[Any] = self._contents[p:n].copy()
         for q, content in previous:
             contents[q - p] = content
@@ -351,7 +357,11 @@ class PruningSchedulePromptSizes:
 
         That is the longest prefix shared with an earlier prompt still in the cache, and never less
         than that shared with the prompt before. What the fixed part grows by is not shared.
-        `_stop` is for `_CallByCallPromptSizes`; a schedule is computed up to `ahead` at once.
+
+        Args:
+            _stop: one past the last call that is needed, for `_CallByCallPromptSizes`; not used
+                here.
+            ahead: one past the last call to compute.
         """
         schedule = self._schedule.extend(ahead)
         top, rows, log = schedule.top, schedule.rows, schedule.rows.log

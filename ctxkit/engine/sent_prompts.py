@@ -96,7 +96,12 @@ class SentPrompts:
         self._runs.append(_PromptRun(run, {}, schemas, {}))
 
     def changed(self, messages: tuple[Message, ...], by: str) -> None:
-        """Record the messages that the last call sends, and what changed them."""
+        """Record the messages that the last call sends, and what changed them.
+
+        Args:
+            messages: all messages of the prompt after the change.
+            by: name of what changed them; a later change of this name replaces the earlier one.
+        """
         latest = self._runs[-1]
         steps = latest.changed.setdefault(latest.run.call - 1, [])
         steps[:] = [step for step in steps if step[1] != by]  # a later attempt replaces its own
@@ -252,7 +257,12 @@ class SessionPrompts:
         }
 
     def prompt_changes(self, start: int = 0, stop: int | None = None) -> Iterator[PromptChange]:
-        """Yield the messages that entered and left the prompt at each call."""
+        """Yield the messages that entered and left the prompt at each call.
+
+        Args:
+            start: first call, from 0.
+            stop: one past the last call; None: all calls of the session.
+        """
         stop = len(self._session.calls) if stop is None else stop
         for is_whole, calls in groupby(range(start, stop), key=self._group_key):
             span = list(calls)

@@ -300,6 +300,9 @@ class PromptVariantBiller:
             session: the session.
             tokens: size of each message; None: as measured.
             fixed: fixed part of each call, in tokens; None: as measured.
+
+        Returns:
+            The run, with the prompts and their shared prefixes.
         """
         return run_replay(
             session, self.rules, tokens=tokens or self.sizes.tokens, fixed=fixed or self.fixed

@@ -235,7 +235,7 @@ def score_run(
     Args:
         base: analyses of the record.
         run: a finished run of rules on it.
-        label: of the rules in the row.
+        label: label of the rules in the row.
         loss: compute the columns of loss, too.
         reuse: bill the call that writes a summary as reading the cached prompt.
 
@@ -545,7 +545,7 @@ class SessionAnalysisCache:
 
         Args:
             rules: name of the rules.
-            source: how the prompt sizes are known; None: not known.
+            source: source of the prompt sizes; None: unknown.
         """
         return {
             "session": self.session.id,
@@ -727,7 +727,7 @@ def map_session_score_to_view_figures(row: dict[str, Any], session: Session) -> 
 
     Args:
         row: the score by column.
-        session: whose score it is.
+        session: the session that is scored.
 
     Returns:
         Values by the names of `metrics.figures_registered_by_view`.

@@ -442,7 +442,7 @@ def measure_answerable_share(session: Session, candidate: Candidate) -> float | 
     None where no exact question can be asked, or the way leaves the prompt unchanged.
 
     Args:
-        session: with text; its last compaction with enough to ask is used.
+        session: a session with text; its last compaction with enough to ask is used.
         candidate: rules, a summariser, or messages of a compactor.
 
     Returns:

@@ -61,7 +61,7 @@ def advise(
         sessions: recorded sessions with text, usage and prices. With fewer than five nothing is
             advised, as they say little about the next one; the display names the best for them.
         rules: the settings to choose among: a grid, presets, or ``"all"`` presets.
-        executor: where the runs are made (see `sweep`).
+        executor: executor of the runs (see `sweep`).
         progress: show a progress bar.
 
     Returns:

@@ -228,7 +228,7 @@ def convert_setting_to_plain_value(value: Any) -> Any:
     """Return a setting as a plain value for a column or a JSON line; other types become text.
 
     Args:
-        value: of a setting, such as a trigger, a counter or a number.
+        value: value of a setting, such as a trigger, a counter or a number.
 
     Returns:
         Numbers, texts, yes, no and None as they are; the text of anything else.

@@ -203,7 +203,7 @@ def make_summary_table(frame: pd.DataFrame, max_loss: float | None = None) -> Ta
 
 
 def _merge_verdicts(verdicts: Iterable[SettingVerdict]) -> SettingVerdict:
-    """Return the verdict that stands for rows with equal figures: the one with most words."""
+    """Return one verdict for rows with equal figures: the one with the most words."""
     return max(verdicts, key=lambda v: (v.word.startswith("cheapest"), len(v.all)))
 
 

@@ -140,7 +140,7 @@ def run_sweep(
 
     Args:
         sessions: recorded sessions; replays are replaced by their records before.
-        rules: what names the rules, as `ctxkit.sweep` takes it.
+        rules: the rules or their names, as `ctxkit.sweep` takes them.
         options: what is computed for each run.
         executor: runs batches elsewhere; None: in this process, or a pool where that is quicker.
         out: file of finished runs, from which an interrupted sweep continues; None: none.
@@ -205,7 +205,7 @@ def run_settings(
         sessions: recorded.
         settings: the rules, with distinct keys.
         options: what is computed for each run.
-        task_name: of the progress bar.
+        task_name: title of the progress bar.
         executor: runs batches elsewhere; None: in this process, or a pool where that is quicker.
         out: file of finished runs, from which an interrupted sweep continues; None: none.
         progress: show a progress bar.
@@ -278,7 +278,7 @@ def resolve_settings(rules: RulesArgument) -> list[NamedRules]:
     Different rules may have equal keys (functions with equal name and code): a number is added.
 
     Args:
-        rules: what names the rules, as `ctxkit.sweep` takes it.
+        rules: the rules or their names, as `ctxkit.sweep` takes them.
 
     Returns:
         The settings in the order given.
@@ -404,7 +404,12 @@ class RunJournal:
         return not data or data.endswith(b"\n")
 
     def get_row(self, session: str, rules: str) -> dict[str, Any] | None:
-        """Return the stored row of a run; None where there is none."""
+        """Return the stored row of a run; None where there is none.
+
+        Args:
+            session: key of the session, as `make_session_key` returns it.
+            rules: key of the rules.
+        """
         return self.finished.get((session, rules, self.options))
 
     def keep(self, rows: Iterable[dict[str, Any]]) -> None:

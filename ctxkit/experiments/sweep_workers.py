@@ -277,7 +277,12 @@ class WorkPlan:
         """Estimated seconds to read a session, per call."""
 
     def learn(self, share: RemainingSessionWork, result: BatchResult) -> None:
-        """Update the estimates; runs after the first give the duration without the reading."""
+        """Update the estimates; runs after the first give the duration without the reading.
+
+        Args:
+            share: the session of the batch.
+            result: rows and durations of the batch.
+        """
         # The first run of a batch may include the reading of the session; the others do not.
         n = len(result.rows)
         run_seconds = result.rest / (n - 1) if n > 1 else result.first
@@ -329,7 +334,12 @@ class WorkPlan:
         return (self.run or 0.0) * sum(s.calls * len(s.remaining) for s in self.shares)
 
     def is_small(self, share: RemainingSessionWork, n: int) -> bool:
-        """Return whether `n` runs end sooner than another worker could read the session."""
+        """Return whether `n` runs end sooner than another worker could read the session.
+
+        Args:
+            share: the session.
+            n: number of settings to run on it.
+        """
         return (
             self.run is not None
             and self.run * n * share.calls < BATCH_SECONDS + self.read * share.calls
@@ -340,7 +350,14 @@ class WorkPlan:
     ) -> Iterator[tuple[Any, RemainingSessionWork, tuple[NamedRules, ...]]]:
         """Yield the batches to start now.
 
-        Workers that get a batch, or for which no work is left, are removed from `idle`.
+        Args:
+            idle: identities of workers that wait; those that get a batch, or for which no work is
+                left, are removed.
+            running: the batches that run.
+
+        Returns:
+            The worker (a new object for a session that waits in the pool's queue), the session, and
+            the settings to run on it.
         """
         # up to one queued session per worker, so that none waits for a round trip
         while len(running) < 2 * self.workers and (spare := self.spare()) is not None:
@@ -437,7 +454,14 @@ def _cached_runner(name: str, session: Callable[[], Session]) -> SessionRunner:
 def run_batch(
     name: str, session: bytes, settings: Sequence[NamedRules], options: SweepScoreOptions
 ) -> BatchResult:
-    """Run settings on a pickled session in a worker, which caches its last session."""
+    """Run settings on a pickled session in a worker, which caches its last session.
+
+    Args:
+        name: key of the session, which decides whether the cached one can be used.
+        session: the pickled session.
+        settings: the settings to run, at least one.
+        options: options of the scores.
+    """
     start = perf_counter()
     is_cached = getattr(_worker_state, "name", None) == name
     runner = _cached_runner(name, lambda: pickle.loads(session))  # noqa: S301  of this process's parent

@@ -217,7 +217,11 @@ class ContentBlockParser:
         """The name of a call's tool by the call's id."""
 
     def parse_content(self, content: Any) -> tuple[list[Part], list[dict[str, Any]]]:
-        """Return the parts of a content, and separately its blocks with tool results."""
+        """Return the parts of a content, and separately its blocks with tool results.
+
+        Raises:
+            ValueError: a block is no object.
+        """
         if type(content) is str:
             return ([Text(content)] if content else []), []
         parts: list[Part] = []

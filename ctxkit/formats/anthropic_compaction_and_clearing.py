@@ -81,7 +81,7 @@ class AnthropicConversation(ChatConversation):
 
         Args:
             response: the response.
-            time: when it ended.
+            time: POSIX time at which it ended.
         """
         blocks = as_list(response.get("content"))
         at = _last_block(blocks)
@@ -142,7 +142,12 @@ class AnthropicConversation(ChatConversation):
         self._ids_by_raw_message = [*ids[: len(systems)], [summary.id], *ids[len(systems) :]]
 
     def clear_results(self, request: dict[str, Any], response: dict[str, Any]) -> None:
-        """Clear the oldest tool results that a response says the API left out of its prompt."""
+        """Clear the oldest tool results that a response says the API left out of its prompt.
+
+        Args:
+            request: body of the request; its setting names tools whose results are never cleared.
+            response: body of the response, with the numbers of cleared calls and tokens.
+        """
         applied = as_list(as_dict(response.get("context_management")).get("applied_edits"))
         edits = [as_dict(e) for e in applied]
         clearings = [e for e in edits if as_str(e.get("type")).startswith("clear_tool_uses")]

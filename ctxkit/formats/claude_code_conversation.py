@@ -185,7 +185,12 @@ class TranscriptConversationReader:
     # -- messages ---------------------------------------------------------------------------------
 
     def read_user_line(self, record: dict[str, Any], message: dict[str, Any]) -> None:
-        """Read a line of the user: input, results, or a summary."""
+        """Read a line of the user: input, results, or a summary.
+
+        Args:
+            record: the line.
+            message: its field `message`.
+        """
         if record.get("isCompactSummary") is True or (
             self.pending_boundary and _is_compact_summary(record, message.get("content"))
         ):
@@ -196,7 +201,12 @@ class TranscriptConversationReader:
         self._read_input(record, message.get("content"))
 
     def read_reply(self, record: dict[str, Any], message: dict[str, Any]) -> None:
-        """Read a line with a reply, or with a further piece of one."""
+        """Read a line with a reply, or with a further piece of one.
+
+        Args:
+            record: the line.
+            message: its field `message`, a reply of Anthropic's API with some of its blocks.
+        """
         if self.pending_boundary is not None:
             self.close_pending_compaction()
         parts, results = self.blocks.parse_content(message.get("content"))
@@ -383,7 +393,12 @@ class TranscriptConversationReader:
         )
 
     def build_session(self, session_id: str, agent: str) -> Session:
-        """Return the conversation as a session."""
+        """Return the conversation as a session.
+
+        Args:
+            session_id: id of the session.
+            agent: name of the agent, empty for the main one.
+        """
         log, metadata = self.builder, self.state.metadata
         return log.session(
             id=session_id,

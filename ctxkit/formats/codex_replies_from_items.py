@@ -80,7 +80,13 @@ class ReplyAssembler:
         self.builder.add(message)
 
     def add_reply_parts(self, item: dict[str, Any], parts: list[Part], time: float | None) -> None:
-        """Add parts to the open reply, or begin a new one."""
+        """Add parts to the open reply, or begin a new one.
+
+        Args:
+            item: the item of the log; its id becomes that of a new reply.
+            parts: content to add.
+            time: POSIX time of the item; None: unknown.
+        """
         if self.counts_first is None:
             self.counts_first = self._pending_usage is not None
         if not self.counts_first and self._has_result:
@@ -106,7 +112,13 @@ class ReplyAssembler:
         self._reply_without_usage = self._open_reply if usage is None else None
 
     def add_call(self, item: dict[str, Any], call: ToolCall, time: float | None) -> None:
-        """Add a tool call to the open reply."""
+        """Add a tool call to the open reply.
+
+        Args:
+            item: the item of the log.
+            call: the tool call that it holds.
+            time: POSIX time of the item; None: unknown.
+        """
         self.tool_by_call[call.id] = call.name
         self.add_reply_parts(item, [call], time)
 
@@ -144,7 +156,12 @@ class ReplyAssembler:
         )
 
     def read_token_count(self, info: dict[str, Any], record: dict[str, Any]) -> None:
-        """Read the token count of one call; one with an unchanged total is a repetition."""
+        """Read the token count of one call; one with an unchanged total is a repetition.
+
+        Args:
+            info: tokens of the last call and of all calls so far, and the context window.
+            record: the whole line, for its timestamp.
+        """
         total, last = info.get("total_token_usage"), info.get("last_token_usage")
         if type(last) is not dict or (total is not None and total == self._last_total):
             return
@@ -198,7 +215,7 @@ class ReplyAssembler:
 
         Args:
             stop_reason: "error" or "aborted".
-            message: what the log says about it; None: nothing.
+            message: the log's message about it; None: there is none.
             time: seconds since 1970; None: unknown.
         """
         self.flush_pending_usage()

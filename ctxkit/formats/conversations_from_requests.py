@@ -65,7 +65,13 @@ class ChatConversation:
         self._key_by_id: dict[str, Any] = {}
 
     def parse_message(self, raw: Any, **fields: Any) -> list[Message]:
-        """Parse a raw message, with the tools of its results; a damaged one becomes a fault."""
+        """Parse a raw message, with the tools of its results; a damaged one becomes a fault.
+
+        Args:
+            raw: a message of the API, undecoded further than JSON.
+            **fields: fields of the new messages, and `line`, the line of the log (from 1) for the
+                fault.
+        """
         try:
             return fill_tool_names(
                 parse_chat_message(raw, self.log, self.skipped, **fields), self.tool_by_call
@@ -166,13 +172,23 @@ class ChatConversation:
         return len(messages)
 
     def add_reply(self, raw: Any, **fields: Any) -> None:
-        """Add the reply of a call, which the next request will repeat."""
+        """Add the reply of a call, which the next request will repeat.
+
+        Args:
+            raw: the message of the response.
+            **fields: as for `parse_message`.
+        """
         messages = self.parse_message(raw, **fields)
         self._last_request = [*self._last_request, raw]
         self._ids_by_raw_message = [*self._ids_by_raw_message, self.add(messages)]
 
     def session(self, session_id: str, **fields: Any) -> Session:
-        """Return the conversation as a session."""
+        """Return the conversation as a session.
+
+        Args:
+            session_id: id of the session.
+            **fields: further fields of `Session`, which the conversation does not know.
+        """
         return self.log.session(
             id=session_id,
             format=self.format,

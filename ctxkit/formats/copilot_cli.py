@@ -188,7 +188,7 @@ class _AgentThread:
 
     Args:
         name: the agent's name.
-        start: when it began, in Unix seconds.
+        start: POSIX time at which it began.
     """
 
     def __init__(self, name: str, start: float | None) -> None:

@@ -460,7 +460,7 @@ def _decode_lenient_json(data: bytes, error: Exception) -> Any:
     """Decode almost-JSON: lone surrogates, NaN and Infinity (as None), invalid UTF-8.
 
     Args:
-        data: what the strict decoder refused.
+        data: bytes that the strict decoder refused.
         error: the error that it raised.
 
     Raises:

@@ -165,7 +165,12 @@ class EntryReader:
         return not (type(version) is int and version >= 3)
 
     def read_entry(self, line: int, record: dict[str, Any]) -> None:
-        """Read one line: the header, or an entry at its position in the tree."""
+        """Read one line: the header, or an entry at its position in the tree.
+
+        Args:
+            line: number of the line, from 1.
+            record: the line as an object.
+        """
         entry_type = record.get("type")
         if entry_type == "session":
             if self.header:
@@ -208,7 +213,13 @@ class EntryReader:
             )
 
     def read_record(self, line: int, entry_type: Any, record: dict[str, Any]) -> None:
-        """Read an entry by its type; those that are not sent to the model are counted."""
+        """Read an entry by its type; those that are not sent to the model are counted.
+
+        Args:
+            line: number of the line, from 1.
+            entry_type: the entry's `type`; None: old files have bare messages.
+            record: the line as an object.
+        """
         if entry_type == "message":
             self.read_message(record, require_field(record, "message", dict))
         elif entry_type == "compaction":
@@ -242,7 +253,12 @@ class EntryReader:
                 )
 
     def read_message(self, record: dict[str, Any], raw_message: dict[str, Any]) -> None:
-        """Read a message by its role."""
+        """Read a message by its role.
+
+        Args:
+            record: the entry, with id and timestamp.
+            raw_message: the message in it; the entry itself where it is a bare message.
+        """
         role = raw_message.get("role")
         if role == "assistant":
             self._read_reply(record, raw_message)
@@ -323,7 +339,12 @@ class EntryReader:
         )
 
     def read_compaction(self, line: int, record: dict[str, Any]) -> None:
-        """Read a compaction: a summary replaces the messages before the first kept entry."""
+        """Read a compaction: a summary replaces the messages before the first kept entry.
+
+        Args:
+            line: number of the line, from 1, for faults.
+            record: the entry, with the summary and the id of the first kept entry.
+        """
         builder, edit_id = self.builder, self.builder.new_id(record.get("id"))
         first_kept = self._find_first_kept(line, record)
         removed_ids, restored = self._select_removed(line, first_kept)

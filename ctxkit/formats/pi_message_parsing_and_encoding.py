@@ -202,7 +202,11 @@ def parse_pi_usage(value: Any) -> Usage | None:
 
 
 def parse_pi_parts(content: Any) -> tuple[Part, ...]:
-    """Return the content of a Pi message, a string or a list, as parts."""
+    """Return the content of a Pi message, a string or a list, as parts.
+
+    Raises:
+        ValueError: a part is no object.
+    """
     if type(content) is str:
         return (Text(content),) if content else ()
     parts: list[Part] = []

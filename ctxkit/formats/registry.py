@@ -60,7 +60,19 @@ READER_MODULES = (
 
 
 class Reader(Protocol):
-    """A reader of one log format: a module or object with a name, detection and reading."""
+    """A reader of one log format: a module or object with a name, detection and reading.
+
+    Example:
+        >>> class EmptyReader:
+        ...     NAME = "empty"
+        ...     def sniff(self, source):
+        ...         return False
+        ...     def read(self, source):
+        ...         return []
+        >>> register(EmptyReader())
+        >>> "empty" in format_names()
+        True
+    """
 
     NAME: str
     """The format's name, as `format=` takes it."""

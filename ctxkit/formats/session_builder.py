@@ -109,7 +109,12 @@ class SessionBuilder:
         )
 
     def replace(self, index: int, entry: Message) -> None:
-        """Replace a message by a fuller version with the same id, for formats that write pieces."""
+        """Replace a message by a fuller version with the same id, for formats that write pieces.
+
+        Args:
+            index: position among `entries`, from 0.
+            entry: the fuller message.
+        """
         self.entries[index] = entry
 
     def abandon(self, indices: Iterable[int]) -> None:

@@ -185,7 +185,16 @@ def run_turn_in_background(
     *,
     pictures: Sequence[Attachment] = (),
 ) -> TurnHandle:
-    """Take a turn beside the notebook; the variable that was asked for has the handle at once."""
+    """Run a turn in the background and return its handle at once.
+
+    Args:
+        kit: sessions and variables of the kernel.
+        live: the session; it is locked while the turn runs.
+        prompt: the whole prompt, variables filled in.
+        out: name of the variable that gets the handle; None: none does.
+        confirmed: names of the tools whose calls the user approves.
+        pictures: images that are sent with the prompt.
+    """
     handle = TurnHandle(
         live.name, leaves=not kit.seed
     )  # with a seed no output is changed afterwards
@@ -209,7 +218,12 @@ def run_turn_in_background(
 
 
 def show_session_status(kit: KitState, name: str | None) -> PreformattedText:
-    """Return the status of a live session: context, model, rules, tools, files."""
+    """Return the status of a live session: context, model, rules, tools, files.
+
+    Args:
+        kit: sessions of the kernel.
+        name: name of the session; None: the current one.
+    """
     live = kit.lives.get(name)
     agent_ = live.agent
     used, limit = agent_.gauge()
@@ -239,7 +253,7 @@ def show_dry_run(
     """Show the first prompt of a turn, its size and its cost; nothing is sent or stored.
 
     Args:
-        name: of the session, which may not exist yet.
+        name: name of the session, which may not exist yet.
         arguments: the parsed line, whose options choose model, rules and tools.
         prompt: the prompt of the turn.
         pictures: images that would be sent with it.
@@ -279,6 +293,10 @@ def show_dry_run(
 
 def expand_prompt_variables(prompt: str, user_variables: dict[str, Any]) -> str:
     """Return a prompt with the values of variables in place of `{{name}}`.
+
+    Args:
+        prompt: the prompt as written in the cell.
+        user_variables: values by name; a value is inserted as its `str()`.
 
     Raises:
         BadArguments: there is no such variable.
@@ -409,8 +427,16 @@ def describe_dry_run(
     sections: PromptSectionUpdater,
     pictures: Sequence[Attachment] = (),
 ) -> str:
-    """Return in words what a prompt's first call would send; nothing is sent, kept or
-    made on disk.
+    """Describe what a prompt's first call would send, without sending or writing anything.
+
+    Args:
+        stored: the session to continue; None: a new one.
+        model: the model that would be called.
+        rules: the rules of the session.
+        tools: tools, by name or as objects.
+        prompt: the whole prompt, variables filled in.
+        sections: the prompt sections of the session.
+        pictures: images that would be sent with the prompt.
     """
     from ctxkit.agent import Agent
     from ctxkit.session.session import Session
@@ -525,7 +551,7 @@ def _describe_price(model: Model, tokens: int) -> str:
 
 
 def _would_compact(trial: Any, rules: Rules) -> bool:
-    """Say whether the rules would compact before this call; their own policy is not asked, so no
+    """Return whether the rules would compact before this call; their own policy is not asked, so no
     summary is written.
     """
     if rules.policy is None:

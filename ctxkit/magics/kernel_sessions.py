@@ -143,11 +143,16 @@ class LiveSessions:
         return live
 
     def always(self, name: str) -> set[str]:
-        """Return the tools of a session that were allowed for good; it may grow."""
+        """Return the tools of a session that were allowed permanently; the set may grow."""
         return self._always.setdefault(name, set())
 
     def remember(self, name: str, settings: Mapping[str, Any]) -> None:
-        """Store the settings of a session that is not open yet, and continue it."""
+        """Store the settings of a session that is not open yet, and make it the current one.
+
+        Args:
+            name: name of the session.
+            settings: its settings by name, as `open` takes them.
+        """
         self._remembered[name], self.current = dict(settings), name
 
     def check_idle(self, name: str) -> None:
@@ -164,7 +169,12 @@ class LiveSessions:
             raise busy_error(name)
 
     def note_running(self, name: str, handle: BackgroundTask[Any]) -> None:
-        """Note that a turn runs in the background."""
+        """Record that a turn of a session runs in the background.
+
+        Args:
+            name: name of the session.
+            handle: the task of the turn.
+        """
         self._running[name] = handle
 
     def close(self, name: str | None = None) -> None:

@@ -34,9 +34,9 @@ def positional_field(help: str, *, default: Any = MISSING, completes: str = "") 
     """A word of the line, in the order of the fields; optional where it has a default.
 
     Args:
-        help: what it is, for people.
+        help: description for people.
         default: its value where the line ends before it; none: the word is required.
-        completes: what it may be, for the Tab key.
+        completes: kind of word, for completion by the Tab key.
 
     Returns:
         A field of a dataclass.
@@ -55,9 +55,9 @@ def option_field(
     """An option `--name VALUE`; a flag where the field is a `bool`.
 
     Args:
-        help: what it is, for people.
+        help: description for people.
         default: its value where the line does not name it.
-        completes: what its value may be, for the Tab key.
+        completes: kind of its value, for completion by the Tab key.
         setting: the value of the setting of that name, which holds where no line names the option;
             None: there is no such setting.
         task: the heading of the help under which it stands; empty: none.
@@ -75,7 +75,7 @@ def remaining_text_field(help: str) -> Any:  # noqa: A002
     """Plain text, taken as it stands but for options: those count wherever they are in it.
 
     Args:
-        help: what it is, for people.
+        help: description for people.
 
     Returns:
         A field of a dataclass, the last one in the line.
@@ -96,7 +96,7 @@ def split_tokens(line: str) -> Iterator[LineToken]:
     Windows).
 
     Args:
-        line: of a magic, without its name.
+        line: line of a magic, without its name.
 
     Yields:
         Words without their quotes, with the position of the first character.
@@ -116,7 +116,7 @@ def has_help_flag(line: str) -> bool:
     """True where one of the words is `-h` or `--help`.
 
     Args:
-        line: of a magic, without its name.
+        line: line of a magic, without its name.
 
     Returns:
         False where `-h` stands inside of quotes with other words.
@@ -133,7 +133,7 @@ def strip_semicolon(line: str) -> str:
     """Return the line without the `;` at its end that silences a display.
 
     Args:
-        line: of a magic, without its comment.
+        line: line of a magic, without its comment.
 
     Returns:
         The line without blanks at its end.
@@ -151,7 +151,7 @@ def strip_comment(line: str) -> str:
     none.
 
     Args:
-        line: of a magic, without its name.
+        line: line of a magic, without its name.
 
     Returns:
         The line without blanks before the comment.
@@ -396,7 +396,17 @@ def complete_line(
     sources: Mapping[str, Callable[[], Iterable[str]]],
     default: str,
 ) -> tuple[str, list[str]]:
-    """Return the word that is being written, and what it could become."""
+    """Complete the last word of a magic's line.
+
+    Args:
+        line: the line up to the cursor, without the name of the magic.
+        arguments_types: the classes of its arguments by subcommand; `""`: it has none.
+        sources: return the values of a kind of word (`session`, ...).
+        default: the subcommand of a line that names none.
+
+    Returns:
+        The word that is being written, and its completions.
+    """
     if default not in arguments_types:  # another magic's, or one without subcommands
         default = next(iter(arguments_types))
     seen = list(split_tokens(line))

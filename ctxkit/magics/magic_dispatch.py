@@ -47,7 +47,7 @@ def run_subcommand(
     Args:
         kit: given to the subcommand.
         magic: the magic as it is written.
-        subcommands: by name.
+        subcommands: the subcommands by name.
         line: without the magic's name; it may end in a comment.
         default: the subcommand of a line without one.
 
@@ -88,7 +88,7 @@ def format_overview(
 
     Args:
         magic: as it is written.
-        subcommands: by name.
+        subcommands: the subcommands by name.
         default: the subcommand of a line without one.
         full: name hidden ones, too.
 

@@ -199,7 +199,7 @@ def check_acp_agent_options(arguments: Any) -> None:
     """Refuse options that do not apply to an external agent.
 
     Args:
-        arguments: of `%%agent`, parsed.
+        arguments: parsed arguments of `%%agent`.
 
     Raises:
         BadArguments: one is there.
@@ -226,12 +226,12 @@ def open_acp_session(
     """Return the session of an agent of another program; it is started at the first turn.
 
     Args:
-        name: of the session.
-        command: what starts the agent.
-        root: where it works; None: the session's scratch folder.
+        name: name of the session.
+        command: command that starts the agent.
+        root: folder in which it works; None: the session's scratch folder.
         servers: MCP servers that it is told of, by their names.
         settings: how its parts were named.
-        seed: what the session's id follows from.
+        seed: seed of the session's id.
 
     Returns:
         The session, without rules and tools of ctxkit: the agent compacts by itself.

@@ -74,7 +74,12 @@ class SessionRegistry:
         return chosen
 
     def update(self, session: Session, name: str) -> None:
-        """Keep what a session has become; the active one stays the active one, if there was one."""
+        """Store the new state of a session; it becomes the active one if there was none.
+
+        Args:
+            session: the session as it is after a turn.
+            name: its name in this kernel.
+        """
         self._sessions[name] = session
         self.active_name = self.active_name or name
 
@@ -223,7 +228,7 @@ def make_session_memory(
 
     Args:
         option_value: as `parse_memory_option` takes them.
-        model: of the session; a scripted one has no memory unless words ask for it.
+        model: model of the session; a scripted one has no memory unless words ask for it.
         user_variables: the user's variables, which may hold providers.
 
     Returns:

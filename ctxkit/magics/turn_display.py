@@ -256,7 +256,12 @@ class FoldedStreamText:
 
 
 def truncate_start(text: str, max_bytes: int) -> str:
-    """Return the end of a text that takes at most `max_bytes` bytes as escaped HTML."""
+    """Return the end of a text that takes at most `max_bytes` bytes as escaped HTML.
+
+    Args:
+        text: the text, not escaped.
+        max_bytes: bytes of UTF-8, those of the mark at the cut included.
+    """
     if len(escape_html(text).encode()) <= max_bytes:
         return text
     max_bytes -= len(escape_html(_CUT).encode())

@@ -56,8 +56,8 @@ class ToolApprover:
     """Ask a person before calls of some tools run; a value for `Agent.approve`.
 
     Args:
-        names: tools that need a word.
-        always: tools that were allowed for good; it grows.
+        names: tools whose calls need a decision.
+        always: tools that were allowed permanently; it grows.
         ask: puts the question.
     """
 
@@ -66,7 +66,7 @@ class ToolApprover:
         """Tools that a person is asked about."""
 
     async def __call__(self, call: ToolCall) -> bool:
-        """Ask for a call where it is needed; what is no clear answer is asked again, then a no.
+        """Ask about a call where needed; after an unclear answer ask again, then refuse.
 
         Raises:
             BadArguments: nobody can be asked, or the call cannot be shown whole.
@@ -76,8 +76,9 @@ class ToolApprover:
         return await self.permit(call) != "deny"
 
     async def permit(self, call: ToolCall) -> str:
-        """Ask for a call: `allow`, `always` or `deny`; a tool that was allowed for good is not
-        asked for.
+        """Ask about a call and return the decision: `allow`, `always` or `deny`.
+
+        There is no question about a tool that was allowed permanently.
 
         Raises:
             BadArguments: nobody can be asked, or the call cannot be shown whole.
@@ -332,7 +333,7 @@ class TurnHandle:
     """A turn in the background: `state`, `stop()`, `result()`; it is a view of the turn, too.
 
     Args:
-        name: of the session.
+        name: name of the session.
         leaves: True: at the end the widget gives way to what a turn in a cell leaves, which is
             saved with the notebook and needs no kernel to be seen.
     """
@@ -402,11 +403,11 @@ class TurnHandle:
         self._draw_all()
 
     def answer(self, word: str, question: ApprovalQuestion | None = None) -> None:
-        """Answer the question that stands; without one nothing happens.
+        """Answer the open question; without one nothing happens.
 
         Args:
             word: such as `y`, `deny`, `always`.
-            question: the one that is meant; another one gets no answer. None: whichever stands.
+            question: the question that is meant; another one gets no answer. None: the open one.
         """
         # Read once: the turn's thread may replace it at any time.
         pending = self._answer
@@ -464,7 +465,7 @@ class TurnHandle:
     end = show
 
     def show_end(self) -> None:
-        """Say on the screen that the turn is over, and leave what it said."""
+        """Show that the turn is over, and leave its text on the screen."""
         self._over = True
         self._draw_all()
         for box in self._views:

@@ -48,6 +48,15 @@ def summarise_runs(
 
     Raises:
         BadArguments: there is no such column.
+
+    Example:
+        >>> import ctxkit as ck
+        >>> runs = ck.compare(ck.read(ck.samples.path("chat")), ["pi", "ai"])
+        >>> means = ck.experiments.summarise_runs(runs, columns="cost_usd")
+        >>> list(means.columns)
+        ['rules', 'sessions_n', 'few_sessions', 'cost_usd', 'cost_usd_low', 'cost_usd_high']
+        >>> int(means.sessions_n[0]), bool(means.few_sessions[0])
+        (1, True)
     """
     import pandas as pd
 
@@ -100,6 +109,18 @@ def compare_settings(
 
     Raises:
         BadArguments: one of the settings has no runs.
+
+    Example:
+        >>> import pandas as pd
+        >>> from ctxkit.experiments import compare_settings
+        >>> runs = pd.DataFrame({
+        ...     "session": ["a", "b", "a", "b"],
+        ...     "rules": ["pi", "pi", "ai", "ai"],
+        ...     "cost_usd": [0.40, 0.60, 0.30, 0.45],
+        ... })
+        >>> difference = compare_settings(runs, "pi", "ai")
+        >>> round(difference["mean"], 3), difference["sessions_n"]
+        (0.125, 2)
     """
     table = _session_means(runs[runs[by].isin([one, other])], [by], column)
     for name in (one, other):

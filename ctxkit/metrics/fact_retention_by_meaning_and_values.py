@@ -86,6 +86,9 @@ def check_facts(
         measure: `minilm` (needs the extra `semantic`), `stems`, or a measure of your own; None:
             `minilm` where it is installed, else `stems`.
 
+    Returns:
+        One result per fact, in order.
+
     Raises:
         BadArguments: there is no such measure, or its extra is not installed.
 

@@ -430,7 +430,14 @@ class TimeSpans(NamedTuple):
 
     @classmethod
     def union_of(cls, owners: Ints, starts: Ints, ends: Ints, bits: int) -> TimeSpans:
-        """Return the union of spans in any order; spans of one owner may overlap."""
+        """Return the union of spans in any order; spans of one owner may overlap.
+
+        Args:
+            owners: the owner of each span, a number of 0 or more.
+            starts: first tick of each span.
+            ends: one past the last tick of each span.
+            bits: number of bits of a tick.
+        """
         start_keys, end_keys = (owners << bits) + starts, (owners << bits) + ends
         if not (start_keys[1:] >= start_keys[:-1]).all():
             order = np.argsort(start_keys, kind="stable")

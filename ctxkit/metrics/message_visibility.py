@@ -72,7 +72,12 @@ def get_visibility(rows: VisibleMessageRows, session: Session) -> Visibility:
 
 
 def get_session_visibility(rows: VisibleMessageRows, session: Session) -> Visibility:
-    """Return which messages are visible at each call of a session after its edits."""
+    """Return which messages are visible at each call of a session after its edits.
+
+    Args:
+        rows: the messages of the session, one per row.
+        session: the session, whose edits apply in order.
+    """
     recorder, slots, free_slot = VisibilityRecorder(rows), dict[str, list[int]](), -1
     row, position = 0, 0
     for call, group in _find_calls_after_edits(session):
@@ -394,7 +399,14 @@ class VisibilityRecorder:
             self._current[slot] = content, tick
 
     def hide_rows(self, start: int, stop: int, exceptions: Iterable[int], tick: int) -> None:
-        """Empty the slots of the rows ``start..stop`` except some."""
+        """Empty the slots of the rows ``start..stop`` except some.
+
+        Args:
+            start: first row.
+            stop: one past the last row.
+            exceptions: rows of the range that keep their content.
+            tick: the tick of the edit, ``2 * call + 1`` for one before that call.
+        """
         # Changed slots are emptied one by one, the ranges between them at once.
         special = sorted(
             {

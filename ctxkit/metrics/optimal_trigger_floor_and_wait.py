@@ -640,6 +640,10 @@ class TriggerCostModel:
         Each call of waiting reads tokens that the compaction would have removed, and saves writing
         its growth. At a cold call the compaction saves a second write of what it leaves behind the
         front. Waiting ends at the next compaction and at the window.
+
+        Args:
+            size: tokens of the prompt at which the compaction is due.
+            window: tokens of the model's context window.
         """
         rates = self.rates(size)
         extra_usd = rates.read * (size - self.floor) - rates.write * self.growth
@@ -655,7 +659,17 @@ class TriggerCostModel:
         return 1_000 * (rates.carry + (rates.write - rates.read) * compactions_per_call)
 
     def find_near_optimal(self, best: int, window: int, *, smallest: int) -> tuple[int, int]:
-        """Return the range of triggers in ``smallest..window`` of about the best cost."""
+        """Return the range of triggers in ``smallest..window`` of about the best cost.
+
+        Args:
+            best: the trigger of the lowest cost, in tokens.
+            window: the largest trigger, in tokens.
+            smallest: the smallest trigger, in tokens.
+
+        Returns:
+            The smallest and the largest trigger whose cost is at most `NEAR_OPTIMAL` times the
+            best.
+        """
         max_usd = NEAR_OPTIMAL * self.cost_trigger("", best).usd
         below = [smallest + (best - smallest) * k // SEARCH_STEPS for k in range(SEARCH_STEPS)]
         above = [best + (window - best) * k // SEARCH_STEPS for k in range(SEARCH_STEPS + 1)]
@@ -677,7 +691,15 @@ class TriggerCostModel:
         return uncompacted_usd - self.cost_trigger("", best).usd
 
     def cost_trigger(self, name: str, size: int) -> TriggerCost:
-        """Return the average cost of a call with compactions at a size."""
+        """Return the average cost of a call with compactions at a size.
+
+        Args:
+            name: name of the trigger in the result.
+            size: tokens of the prompt at which it compacts.
+
+        Returns:
+            US dollars per call, and the calls from one compaction to the next.
+        """
         calls = max((size - self.floor) / self.growth, 1.0)
         carried_usd = growth_usd = 0.0
         bounds = [self.floor, *(e for e in self._edges if e < size), size]

@@ -459,12 +459,24 @@ agent that a hand-off is for.
 
 
 def format_peer_tool_call(agent: str, tool: str, arguments: str, result: str) -> str:
-    """Return the text of an agent's tool call and its result, as peers see it."""
+    """Return the text of an agent's tool call and its result, as peers see it.
+
+    Args:
+        agent: name of the agent that called the tool.
+        tool: name of the tool.
+        arguments: its arguments, as JSON.
+        result: text of the result.
+    """
     return f"[{agent} called {tool}({arguments})]\n{result}"
 
 
 def format_peer_text(agent: str, words: str) -> str:
-    """Return an agent's text as peers see it."""
+    """Return an agent's text as peers see it.
+
+    Args:
+        agent: name of the agent.
+        words: its text.
+    """
     return f"[{agent}]\n{words}"
 
 

@@ -120,6 +120,9 @@ def measure_costs_by_threshold(
             sizes within its floor are left out.
         floor: tokens that a compaction leaves; None: see `when`.
         summary_tokens: tokens of a summary; None: see `when`.
+
+    Returns:
+        Cost and loss of the session at each size.
     """
     session, anchored = profile.session, profile.message_sizes
     summary = profile.summary if summary_tokens is None else summary_tokens

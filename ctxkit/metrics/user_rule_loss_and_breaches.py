@@ -359,7 +359,12 @@ class BreachAndStaleValueIndex:
         ]
 
     def is_restated(self, item: int, call: int) -> bool:
-        """Return True where the user states a rule again after a call, in any wording."""
+        """Return True where the user states a rule again after a call, in any wording.
+
+        Args:
+            item: number of the rule in the item index.
+            call: number of the call, from 0.
+        """
         index = self.item_index
         first, stop = np.searchsorted(index.mention_item, [item, item + 1])
         rows = index.mention_row[first:stop].tolist()
@@ -368,7 +373,15 @@ class BreachAndStaleValueIndex:
         )
 
     def find_stale_values(self, text: str, call: int) -> list[str]:
-        """Return the values in a text that were outdated before a call."""
+        """Return the values in a text that were outdated before a call.
+
+        Args:
+            text: text of a reply.
+            call: number of the call, from 0; messages that arrive later do not count.
+
+        Returns:
+            Sentences such as `port = 80 (now 8080)`.
+        """
         index = self.item_index
         rows_n = index.rows_before_call[call] if call < index.calls else len(index.messages)
         stale = []

@@ -420,7 +420,12 @@ def _height_before(line: GrowthLine, mark: CompactionMark) -> int:
 
 
 def build_growth_lines(name: str, session: Session) -> Iterator[GrowthLine]:
-    """Yield a line for each agent of a session, without calls of unknown size."""
+    """Yield a line for each agent of a session, without calls of unknown size.
+
+    Args:
+        name: name of the session in the legend; agents are named behind it.
+        session: any session.
+    """
     sizes, source = get_prompt_sizes(session)
     agents = dict.fromkeys(c.agent for c in session.calls)
     marks, first = collect_compaction_marks(session), next(iter(agents), None)

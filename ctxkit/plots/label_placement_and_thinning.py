@@ -82,18 +82,21 @@ def place_labels(
     height: float,
     left: float = 0.0,
 ) -> list[PointLabel | None]:
-    """Place the name of each point beside it, else farther away; None if it fits nowhere.
+    """Place the name of each point beside it, else farther away.
 
     The method is greedy: each name takes the first free of some 130 candidate places, which are
     tried from the nearest to the farthest. The cost is names x places x boxes.
 
     Args:
-        points: where the points stand, in pixels.
+        points: x and y of the points, in pixels.
         names: one a point; the first are placed first.
         obstacles: points without names that are not to be covered.
-        width: of the picture, in pixels.
-        height: of the picture, in pixels.
-        left: where the vertical axis stands; what is left of it is not to be covered.
+        width: width of the picture, in pixels.
+        height: height of the picture, in pixels.
+        left: x of the vertical axis, in pixels; no name covers what is left of it.
+
+    Returns:
+        One label per name; None where it fits nowhere.
     """
     dots = [_box_of_point(x, y) for x, y in points]
     occupied = [*dots, *(_box_of_point(x, y) for x, y in obstacles)]

@@ -366,7 +366,12 @@ class TraceReader:
         return axes
 
     def read_trace(self, i: int, trace: Json) -> ScatterTrace | RectangleTrace:
-        """Return the i-th trace."""
+        """Return the i-th trace.
+
+        Args:
+            i: index of the trace, from 0, which decides its colour.
+            trace: the trace in plotly's JSON form.
+        """
         axes = self.x_axes[trace.get("xaxis") or "x"], self.y_axes[trace.get("yaxis") or "y"]
         ink = pick_colour(i)
         if self._colourway:

@@ -69,10 +69,10 @@ def render_svg_html(figure: Any, *, width: int = 720, height: int | None = None)
 
     Args:
         figure: a plotly ``go.Figure``, or its JSON with `data` and `layout`.
-        width: of the picture, in pixels; it is shown as wide as its place, but no wider than 1.4
-            times that. In a place that is much narrower it scrolls sideways, with a shadow at the
-            edge.
-        height: of the picture, in pixels; None: 63 % of the figure's own.
+        width: width of the picture, in pixels; it is shown as wide as its place, but no wider than
+            1.4 times that. In a place that is much narrower it scrolls sideways, with a shadow at
+            the edge.
+        height: height of the picture, in pixels; None: 63 % of the figure's own.
 
     Returns:
         HTML.
@@ -180,7 +180,7 @@ class _Picture:
         )
 
     def _crossing_axis(self, axis: FigureAxis, name: str) -> FigureAxis:
-        """Return the axis at which another one stands."""
+        """Return the axis that an axis crosses."""
         others = self.y_axes if axis.horizontal else self.x_axes
         usual = f"{'y' if axis.horizontal else 'x'}{name[1:]}"
         return others.get(axis.spec.get("anchor") or usual) or next(iter(others.values()))

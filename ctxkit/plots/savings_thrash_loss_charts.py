@@ -370,12 +370,22 @@ def list_suppressed_compactions(session: Session) -> list[CompactionAttempt]:
 
 
 def is_saving_too_small(share: float | None, min_savings: float) -> bool:
-    """Return True if a compaction saved less than a guard requires; False if it is unknown."""
+    """Return True if a compaction saved less than a guard requires; False if it is unknown.
+
+    Args:
+        share: tokens saved as a share of the prompt before, 0 to 1; None: unknown.
+        min_savings: the share that the guard requires, 0 to 1.
+    """
     return share is not None and share < min_savings
 
 
 def is_guard_off(min_savings: float, window: int) -> bool:
-    """Return True if a guard never closes: 0 turns it off."""
+    """Return True if a guard never closes: 0 turns it off.
+
+    Args:
+        min_savings: the share of tokens that the guard requires a compaction to save, 0 to 1.
+        window: number of compactions in a row that must have saved less.
+    """
     return not min_savings > 0 or not window > 0
 
 

@@ -124,7 +124,7 @@ def frontier_data(
 def _is_near_front(
     point: FrontierPoint, best: pd.DataFrame, within: dict[Any, float], x: str, y: str
 ) -> bool:
-    """Say whether a point is beaten by no more than noise."""
+    """Return whether a point is beaten by no more than noise."""
     # Each point of the front that loses no more must be cheaper by less than the uncertainty.
     no_worse = best[best[y] <= point.y]
     return bool((point.x - no_worse[x] < within.get(point.rules, 0.0)).all())
@@ -334,7 +334,7 @@ def heatmap_data(
 
 
 def _list_columns(runs: object) -> dict[str, None]:
-    """Return the columns of runs in order; none for what is no table."""
+    """Return the names of the columns of runs, in order; none if `runs` is no table."""
     return dict.fromkeys(map(str, getattr(runs, "columns", ())))
 
 

@@ -137,7 +137,7 @@ class XyDrawing(Drawing):
         return not any(len(t.x) for t in self.traces)
 
     def is_band(self, trace: Trace) -> bool:
-        """Say whether a trace is on the one before it."""
+        """Return whether a trace is on the one before it."""
         return self.stacked and trace.kind in ("area", "bar")
 
     def select_points(
@@ -167,8 +167,9 @@ class XyDrawing(Drawing):
     # between two samples the distance takes all values between theirs, so a steep line that crosses
     # the limit between them is found too. Cost: 100 samples a trace.
     def free_end(self, limit: LimitLine) -> str:
-        """Return the end of a limit where no line runs, `right` before `left`: its name stands
-        there. Empty where lines run through both.
+        """Return the end of a limit at which its name covers no line: `right`, else `left`.
+
+        Empty where lines run through both ends.
         """
         lines = [t for t in self.traces if t.kind in ("line", "area") and len(t.x) > 1]
         rows = [(np.asarray(t.x), np.array(t.y, dtype=float)) for t in lines]

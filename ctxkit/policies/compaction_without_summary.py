@@ -142,7 +142,15 @@ def _find_summaries(history: History, start: int, stop: int) -> list[int]:
 
 
 def find_cut_keeping_request_reply(history: History, position: int) -> int:
-    """Return the first safe cut from a position on that does not part a request from its reply."""
+    """Return the first safe cut from a position on that does not part a request from its reply.
+
+    Args:
+        history: the messages in force.
+        position: index among the messages at which the search begins.
+
+    Returns:
+        A position; where no later cut is safe, the last safe one before; 0 where there is none.
+    """
     # Move on while the cut would separate a user message from the reply right after it.
     p = cut = history.safe(position)
     while p and p < len(history) and _answers_user(history, p):
@@ -162,7 +170,13 @@ TRIM_SUFFIX = "\n[...context-trimmed — {n} chars removed to fit model limit...
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class TrimStage(ResultShortening):
-    """A stage: cut results, even cut ones; cut reads of files written later even shorter."""
+    """A stage: cut results, even cut ones; cut reads of files written later even shorter.
+
+    Example:
+        >>> from ctxkit.policies import TrimStage
+        >>> TrimStage(max_chars=4_000).cap
+        4000
+    """
 
     @property
     def cap(self) -> int:
@@ -178,7 +192,16 @@ class TrimStage(ResultShortening):
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class WithoutTools(ScheduledPruning):
-    """The last stage: remove tool calls and results."""
+    """The last stage: remove tool calls and results.
+
+    Example:
+        >>> import ctxkit as ck
+        >>> incident = ck.read(ck.samples.path("incident"))
+        >>> rules = ck.policies.Rules(pruning=ck.policies.WithoutTools())
+        >>> pruned = ck.replay(incident, rules)
+        >>> [sum(item.tokens for item in s.sent(-1)) for s in (incident, pruned)]
+        [75761, 2603]
+    """
 
     counts = False
     cap = 0

@@ -71,11 +71,27 @@ class BaseGuard(HasName):
         return self.word or name_of(self)
 
     def first(self, past: PastCompactions, forecast: PromptForecast, start: int, stop: int) -> int:  # noqa: ARG002
-        """Return the first call at which a due compaction may happen, or `stop`."""
+        """Return the first call at which a due compaction may happen, or `stop`.
+
+        Args:
+            past: the log and the compactions so far.
+            forecast: the prompts of coming calls if nothing is compacted.
+            start: the call at which the trigger is due, from 0.
+            stop: one past the last call that may be returned.
+        """
         return start
 
     def refuses(self, past: PastCompactions, was: History, new: History) -> str | None:  # noqa: ARG002
-        """Return why a result is refused, or None."""
+        """Return why a result is refused, or None.
+
+        Args:
+            past: the log and the compactions so far.
+            was: the history before the compaction.
+            new: its result.
+
+        Returns:
+            One sentence on why the result is refused, or None.
+        """
         return None
 
 
@@ -375,7 +391,12 @@ def collect_refusals() -> Iterator[list[str]]:
 
 
 def describe_not_smaller(was: History, new: History) -> str:
-    """Return the reason for refusing a result that is not smaller, with both sizes as counted."""
+    """Return the reason for refusing a result that is not smaller, with both sizes as counted.
+
+    Args:
+        was: the history before the compaction.
+        new: its result.
+    """
     return (
         f"after it the prompt would have {new.tokens:,} tokens, before it {was.tokens:,} (both as"
         " counted here)"

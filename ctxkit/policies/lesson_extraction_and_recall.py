@@ -298,7 +298,12 @@ class LessonExtractor:
         return [self._lessons[number] for number in numbers[first_places].tolist()]
 
     def get_rows(self, ids: Iterable[str], end: int) -> list[int]:
-        """Return the rows before `end` whose messages have one of some ids."""
+        """Return the rows before `end` whose messages have one of some ids.
+
+        Args:
+            ids: ids of messages.
+            end: one past the last row of the log.
+        """
         self._read_messages(end)
         return [row for name in ids for row in self._rows_by_id.get(name, ()) if row < end]
 

@@ -78,7 +78,12 @@ def extract_query_terms(query: str) -> frozenset[str]:
 
 
 def score_matches(entry: MemoryEntry, words: frozenset[str]) -> int:
-    """Return 2 for each word in the name or the description, 1 for each in the body alone."""
+    """Return 2 for each word in the name or the description, 1 for each in the body alone.
+
+    Args:
+        entry: the stored entry.
+        words: words of the query in lower case, as `extract_query_terms` returns them.
+    """
     head, body = _lower_texts(entry)
     return sum(_word_points(word, head, body) for word in words)
 
@@ -95,7 +100,12 @@ def _word_points(word: str, head: str, body: str) -> int:
 
 
 def score_entry(entry: MemoryEntry, words: frozenset[str]) -> int:
-    """Return the score of an entry for the words of a query."""
+    """Return the score of an entry for a query: `score_matches`, and a bonus for its type.
+
+    Args:
+        entry: the stored entry.
+        words: words of the query in lower case, as `extract_query_terms` returns them.
+    """
     return _TYPE_BONUS.get(entry.type, 0) + score_matches(entry, words)
 
 

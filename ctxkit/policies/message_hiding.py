@@ -418,7 +418,16 @@ class PruneToolCalls(ScheduledPruning):
     def strip_message(
         self, message: Message, *, removed_ids: frozenset[str], keeps_reasoning: bool
     ) -> Message | None:
-        """Return a message without the calls of these ids, and without reasoning unless kept."""
+        """Return a message without the calls of these ids, and without reasoning unless kept.
+
+        Args:
+            message: any message.
+            removed_ids: ids of the calls to remove; a result of one of them goes wholly.
+            keeps_reasoning: whether the reasoning of a reply stays.
+
+        Returns:
+            The message, or None where nothing of it stays.
+        """
         new = message
         if message.role == "tool" and message.call_id in removed_ids:
             return None

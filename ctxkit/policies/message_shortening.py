@@ -298,6 +298,15 @@ def iter_read_staleness_changes(
 
     A read is stale while a reply after the one that called it writes the same file. Tool calls
     count as recorded, except those of hidden replies; paths are compared without case.
+
+    Args:
+        view: the messages and the new calls.
+        readers: names or globs of tools that read a file.
+        writers: names or globs of tools that write one.
+
+    Returns:
+        Position of the read's result, number of the call from which the change holds, and whether
+        the read is stale from then on.
     """
     files: dict[str, _FileReads] = view.memory.setdefault(("files", readers, writers), {})
     for call, added, hidden, _ in view.iter_visibility_changes("assistant", "tool"):

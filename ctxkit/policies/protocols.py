@@ -116,7 +116,9 @@ class PromptForecast(Protocol):
     """
 
     history: History
+    """The history in force when the search begins."""
     budget: ContextBudget
+    """The limit and reserve in tokens, and the counter of sizes."""
 
     @property
     def log(self) -> MessageLog:
@@ -143,7 +145,13 @@ class PromptForecast(Protocol):
         """
 
     def turns(self, n: int, start: int, stop: int, /) -> int:
-        """Return the first call with `n` turns begun since the last compaction, or `stop`."""
+        """Return the first call with `n` turns begun since the last compaction, or `stop`.
+
+        Args:
+            n: number of turns.
+            start: first call that is searched.
+            stop: one past the last call that is searched.
+        """
 
     def spent(self, limit: float, start: int, stop: int, /, *, agent: str | None = None) -> int:
         """Return the first call by which prompts sum up to `limit` since the last compaction.
@@ -159,10 +167,20 @@ class PromptForecast(Protocol):
         """Return the first call at which a turn's prompts exceed `limit` tokens, or `stop`.
 
         The prompts of the turn are added up. The turn is the current one, or the one just ended.
+
+        Args:
+            limit: the sum of a turn that is still allowed, in tokens.
+            start: first call that is searched.
+            stop: one past the last call that is searched.
         """
 
     def prompts(self, start: int, stop: int, /) -> NDArray[Any]:
-        """Return the prompt tokens of each call start..stop."""
+        """Return the prompt tokens of each call start..stop.
+
+        Args:
+            start: first call.
+            stop: one past the last call.
+        """
 
 
 @runtime_checkable

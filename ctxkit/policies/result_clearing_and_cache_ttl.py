@@ -256,7 +256,12 @@ def _manifest_message(lines: list[str], n: int, old: int) -> Message:
 
 
 def format_call_label(call: ToolCall | None, result: Message) -> str:
-    """Return the label `tool(argument)`, cut to 50 characters; the call's id if unknown."""
+    """Return the label `tool(argument)`, cut to 50 characters; the call's id if unknown.
+
+    Args:
+        call: the call that the result answers; None: the log does not hold it.
+        result: the result, for the label without a call.
+    """
     if call is None:
         return f"{result.tool or 'tool'}({result.call_id or ''})"
     key = next((k for k in LABEL_KEYS if isinstance(call.arguments.get(k), str)), None)
@@ -267,7 +272,12 @@ def format_call_label(call: ToolCall | None, result: Message) -> str:
 
 
 def format_tombstone(name: str, text: str) -> str:
-    """Return the text of an evicted result."""
+    """Return the text of an evicted result.
+
+    Args:
+        name: label of the call, as `format_call_label` writes it.
+        text: the result, of which 300 characters are shown.
+    """
     preview = message_content_and_truncation.format_one_line(text, 300)
     return f'{EVICTED_PREFIX}{name}. Preview: "{preview}". Re-read with targeted ranges if needed.]'
 
@@ -363,7 +373,12 @@ class CacheTtl(ScheduledPruning):
         return view.chars(call) - freed >= self.soft_trim_ratio * budget.limit * 4
 
     def concerns(self, view: ScheduleView, p: int) -> bool:
-        """Return True for the result of a tool that may be pruned."""
+        """Return True for the result of a tool that may be pruned.
+
+        Args:
+            view: the messages of the schedule.
+            p: position of the message.
+        """
         return view.is_tool(p, self.allow or ("*",)) and not view.is_tool(p, self.deny)
 
     @property

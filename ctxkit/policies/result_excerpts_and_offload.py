@@ -247,7 +247,7 @@ class ResultOffload(ScheduledPruning):
         """Return the results that it may offload, by artifact id.
 
         Args:
-            messages: what a call shows before this pruning.
+            messages: messages of a call before this pruning.
         """
         long = (m for m in messages if m.role == "tool" and self._is_long(get_plain_text(m), m))
         return {compute_artifact_id(get_plain_text(m)): m for m in long}
@@ -333,7 +333,7 @@ def format_stub(
         result: the tool result.
         call: the tool call; None: the log has none.
         artifact: id of the stored text.
-        advice: how to read it; ``{path}`` stands for its path.
+        advice: advice on how to read it; ``{path}`` stands for its path.
     """
     return "\n".join(
         [

@@ -235,7 +235,15 @@ class Summary(DataclassPolicy):
         return self.move_to_safe_cut(history, history.back(tokens, estimated=self.estimated))
 
     def move_to_safe_cut(self, history: History, position: int) -> int:
-        """Return the safe cut at or after a position; the start of its turn if turns stay whole."""
+        """Return the safe cut at or after a position; the start of its turn if turns stay whole.
+
+        Args:
+            history: the messages in force.
+            position: index of the oldest message that should stay.
+
+        Returns:
+            Index of the oldest message that stays; 0 where nothing can be summarised.
+        """
         if not self.split_turns:
             return history.safe_before(max(find_turn_start(history, position), 0))
         cut = history.safe(position)
@@ -553,6 +561,10 @@ class TimeLimitedSummariser:
 
 def call_with_time_limit(work: Callable[[], Any], seconds: float) -> Any:
     """Return what work returns; its thread cannot be stopped, and goes on after the limit.
+
+    Args:
+        work: the function; its own errors are raised here.
+        seconds: seconds to wait for it.
 
     Raises:
         SummaryTimeout: it took longer.

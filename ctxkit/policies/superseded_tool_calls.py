@@ -268,8 +268,8 @@ class SupersessionRule:
     touches the calls between the old and the new last superseding one.
 
     Args:
-        key: what a call can be superseded by; empty: by nothing.
-        by: what a call supersedes; empty: nothing.
+        key: returns the key by which later calls can supersede a call; empty: none can.
+        by: returns the key of the calls that a call supersedes; empty: none.
     """
 
     def __init__(self, key: Key, by: Key) -> None:
@@ -284,7 +284,12 @@ class SupersessionRule:
         return bool(self._superseded_counts.get(call_id))
 
     def add_call(self, p: int, call: ToolCall) -> Iterable[str]:
-        """Add an answered call at a position; return the ids whose count changes."""
+        """Add an answered call at a position; return the ids whose count changes.
+
+        Args:
+            p: position of the reply with the call.
+            call: the tool call.
+        """
         changed: list[str] = []
         key = self.key(call)
         if key and "_note" not in call.arguments:
@@ -300,7 +305,12 @@ class SupersessionRule:
         return changed
 
     def remove_call(self, p: int, call: ToolCall) -> Iterable[str]:
-        """Remove a call; return the ids whose count changes."""
+        """Remove a call; return the ids whose count changes.
+
+        Args:
+            p: position of the reply with the call.
+            call: a call that was added.
+        """
         changed: list[str] = []
         key = self.by(call)
         if key:
@@ -341,7 +351,13 @@ class SupersessionTracker:
         self._callers: dict[str, list[int]] = {}
 
     def follow(self, view: ScheduleView, added: list[int], hidden: list[int]) -> set[str]:
-        """Apply the changes of visibility at a call; return the call ids that may have changed."""
+        """Apply the changes of visibility at a call; return the call ids that may have changed.
+
+        Args:
+            view: the messages of the schedule.
+            added: positions that become visible.
+            hidden: positions that are no longer visible.
+        """
         changed: set[str] = set()
         for p in hidden:
             changed.update(self._remove_message(view, p))

@@ -145,7 +145,9 @@ class HybridSummary(Summary):
     """
 
     summariser: Any = HybridSummariser()
+    """Writes the evidence record and the summary behind it, ``(passage) -> text``."""
     apart: bool = False
+    """True: the first part of a split turn gets a summary of its own."""
 
     def using(self, summariser: Any) -> Self:
         """Return the policy with a summariser for the text, where it has the default one."""
@@ -360,6 +362,11 @@ def truncate_messages_before(history: History, before: int, cap: int) -> History
     """Return the history with the messages before a position cut to `cap` characters; 0: no cut.
 
     Summaries stay whole. Reasoning and tool calls do not count, and stay.
+
+    Args:
+        history: the messages in force.
+        before: index of the first message that stays whole.
+        cap: characters of a text; 0: no cut.
     """
     if cap <= 0:
         return history
@@ -395,7 +402,12 @@ SNIPPET_CHARS = 400
 
 
 def format_turns_heading(name: str, turns: Sequence[int]) -> str:
-    """Return a heading with the range of turns, counted from 1."""
+    """Return a heading with the range of turns, counted from 1.
+
+    Args:
+        name: title of the section.
+        turns: numbers of the turns covered, from 0; empty: the heading names turn 1.
+    """
     first, last = (min(turns) + 1, max(turns) + 1) if turns else (1, 1)
     return f"[{name} — covers turns {first}–{last}]"
 
@@ -429,7 +441,12 @@ def write_tool_call_lines(
 
 
 def write_evidence_before(history: History, before: int) -> str:
-    """Return the evidence of all actions before a position, compacted or not."""
+    """Return the evidence of all actions before a position, compacted or not.
+
+    Args:
+        history: the messages in force, and the log behind them.
+        before: index of the first message that does not count.
+    """
     return write_evidence(
         tool_outcomes_and_files.collect_actions_before(history, before),
         find_newest_team_state(history.messages_newest_first),

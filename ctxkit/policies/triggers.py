@@ -753,7 +753,12 @@ class LastUsageOverBudget(BaseTrigger):
 
 
 def is_previous_reply_aborted(log: MessageLog, call: int) -> bool:
-    """Return True where the reply before a call was aborted and reports no usage."""
+    """Return True where the reply before a call was aborted and reports no usage.
+
+    Args:
+        log: the log of the run.
+        call: number of the call, from 1.
+    """
     reply = log.replies[call - 1]
     if reply is None or reply.stop != "aborted":
         return False
@@ -761,7 +766,12 @@ def is_previous_reply_aborted(log: MessageLog, call: int) -> bool:
 
 
 def find_last_successful_call(log: MessageLog, call: int) -> int:
-    """Return the last call before a call whose reply did not fail; -1 where there is none."""
+    """Return the last call before a call whose reply did not fail; -1 where there is none.
+
+    Args:
+        log: the log of the run.
+        call: number of the call, from 0.
+    """
     for before in range(call - 1, -1, -1):
         reply = log.replies[before]
         if reply is not None and not reply.is_error:

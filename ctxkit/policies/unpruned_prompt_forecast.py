@@ -39,7 +39,7 @@ class UnprunedForecast:
     over the log, which never falls, so a search is a bisection: O(log n) per question.
 
     Args:
-        history: what is in force at the call from which on is looked ahead.
+        history: the history in force at the first call that is searched.
         budget: the limit that triggers compare with, in tokens, and the reserve.
         sent: returns billed tokens where the bill differs from the counted prompts; None: it does
             not.

@@ -114,18 +114,24 @@ def check_at_least(part: Any, low: float, *names: str) -> None:
 class ScheduledPruning(DataclassPolicy):
     """Base of prunings whose `schedule` says which messages change, and from which call on.
 
-    A pruning in five lines::
-
-        @dataclass(frozen=True, kw_only=True, repr=False)
-        class ClearOld(ScheduledPruning):
-            keep_last: int = 3
-
-            def schedule(self, view, budget):
-                for p, call, old in view.window("tool", lambda n: n - self.keep_last):
-                    view.change(p, "[cleared]" if old else UNDO_CHANGE, since=call)
-
     A subclass that overrides `__call__`, or the `schedule` of another pruning, is run call by call
     instead, also for its costs; so is one whose `steps` hold such a part.
+
+    Example:
+        >>> import ctxkit as ck
+        >>> from dataclasses import dataclass
+        >>> from ctxkit.policies import ScheduledPruning
+        >>> from ctxkit.policies.schedules import UNDO_CHANGE
+        >>> @dataclass(frozen=True, kw_only=True, repr=False)
+        ... class ClearOld(ScheduledPruning):
+        ...     keep_last: int = 3
+        ...     def schedule(self, view, budget):
+        ...         for p, call, old in view.window("tool", lambda n: n - self.keep_last):
+        ...             view.change(p, "[cleared]" if old else UNDO_CHANGE, since=call)
+        >>> rules = ck.policies.Rules(pruning=ClearOld(), window=200_000)
+        >>> incident = ck.read(ck.samples.path("incident"))
+        >>> [sum(m.tokens for m in s.sent(-1)) for s in (incident, ck.replay(incident, rules))]
+        [75761, 8081]
     """
 
     counts: ClassVar[bool] = True
@@ -200,6 +206,11 @@ class EarlierTurnsFilter(ScheduledPruning):
     filters them. So the prompt changes once per turn, from the first filtered message on, and the
     provider's cache does not serve what follows. A filter does not bound a single long
     turn; other prunings and compactions do.
+
+    Example:
+        >>> from ctxkit.policies import EarlierTurnsFilter
+        >>> EarlierTurnsFilter().filters_history
+        True
     """
 
     @property

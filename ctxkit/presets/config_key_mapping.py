@@ -102,6 +102,10 @@ class ConfigKeyTable:
     def parse(self, config: Mapping[str, Any], _agent: str | None = None) -> ParsedConfig:
         """Parse a config file.
 
+        Args:
+            config: the content of the file.
+            _agent: name of an agent of the file; these files have none.
+
         Raises:
             BadArguments: a value is of the wrong kind (see `read`).
         """
@@ -121,8 +125,8 @@ class ConfigKeyTable:
 
         Args:
             section: the file, or a section of it.
-            parsed: where it is gathered.
-            prefix: what comes before its keys where a sentence names them.
+            parsed: the result, changed in place.
+            prefix: prefix of its keys where a sentence names them.
             at: the section's path, with a dot behind it; empty: the file.
 
         Raises:
@@ -280,7 +284,12 @@ class ConfigSection:
         return bool(self.read(name, FLAG))
 
     def number(self, name: str, default: int = 0) -> int:
-        """Return a whole number of 0 or more."""
+        """Return a whole number of 0 or more.
+
+        Args:
+            name: name of the key in the section.
+            default: the number where the key is missing.
+        """
         return int(self.read(name, WHOLE, default))
 
     def share(self, name: str) -> float:

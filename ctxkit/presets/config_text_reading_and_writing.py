@@ -307,7 +307,7 @@ def _tag(scalar: Any) -> str:
 
 
 def _take_key(section: _Section, event: Any) -> None:
-    """Note a key; between two keys stands a value."""
+    """Record a key; every second event of a mapping is a value."""
     if not section.is_mapping:
         return
     is_key, section.at_key = section.at_key, not section.at_key

@@ -518,7 +518,7 @@ def _members(section: Any) -> list[Any]:
 
 
 def _note_no_compaction(parsed: ParsedConfig) -> None:
-    """Say what a file without `Compaction` means: nothing is compacted, and no cutover taken."""
+    """Note that a file without `Compaction` compacts nothing and has no cutover."""
     needs = [k.path for k in CONFIG_KEYS[1:3] if parsed.settings.get(k.parameter)]
     if needs:
         parsed.notes.append(

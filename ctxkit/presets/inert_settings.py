@@ -388,7 +388,12 @@ def has_effect(
 
 
 def have_same_effect(rules: Rules, other: Rules) -> bool:
-    """Return whether two rules do the same, whatever settings they were made with."""
+    """Return whether two sets of rules have the same effect, whatever settings made them.
+
+    Args:
+        rules: the first set.
+        other: the second set.
+    """
     return replace(rules, parameters={}) == replace(other, parameters={})
 
 

@@ -171,7 +171,12 @@ def find_api_message_starts(history: History) -> NDArray[np.int64]:
 
 
 def is_request_pending(history: History, _budget: ContextBudget) -> bool:
-    """Return whether a user message waits for its answer."""
+    """Return whether a user message waits for its answer.
+
+    Args:
+        history: the messages of the coming call.
+        _budget: not used; every condition of a trigger is called with both.
+    """
     return len(history) > 0 and history[len(history) - 1].role == "user"
 
 
@@ -214,7 +219,7 @@ def check_langchain_clause(size: Any, what: str) -> tuple[str, float]:
     """Validate and return a LangChain size clause, such as ``("tokens", 4000)``.
 
     Args:
-        size: what the user wrote.
+        size: the size as the user wrote it.
         what: name of the setting, for the error.
 
     Returns:
@@ -281,7 +286,7 @@ def find_langchain_cut(history: History, budget: ContextBudget, keep: tuple[str,
     Args:
         history: the messages of the prompt.
         budget: the limit in tokens, of which "fraction" is a share.
-        keep: what is kept: ("messages", number), ("tokens", number) or ("fraction", share).
+        keep: messages to keep: ("messages", number), ("tokens", number) or ("fraction", share).
     """
     kind, value = keep
     n = len(history)

@@ -216,7 +216,15 @@ def has_new_pruning(reply: Message) -> bool:
 
 
 def advance_pruning(state: PromptPruningState, record: PromptPruningChange) -> PromptPruningState:
-    """Return the pruning of the prompt with this record, given that of the prompt before."""
+    """Apply one record of changes to the pruning of a prompt.
+
+    Args:
+        state: the pruning of the prompt before.
+        record: the changes; one whose `by` is None ends the change of that message.
+
+    Returns:
+        The pruning of the prompt with this record.
+    """
     changes = dict(state.changes)
     for change in record.changes:
         if change.by is None:

@@ -90,7 +90,13 @@ class Thinking(msgspec.Struct, frozen=True, tag="thinking", omit_defaults=True, 
 
 
 class Attachment(msgspec.Struct, frozen=True, tag="image", omit_defaults=True, gc=False):
-    """An image or other attachment; `data` is base64, or empty where the log holds none."""
+    """An image or other attachment; `data` is base64, or empty where the log holds none.
+
+    Example:
+        >>> from ctxkit.session import Attachment
+        >>> Attachment("application/pdf", url="https://example.org/a.pdf", kind="document").kind
+        'document'
+    """
 
     media_type: str = "image/png"
     """MIME type."""
@@ -98,6 +104,7 @@ class Attachment(msgspec.Struct, frozen=True, tag="image", omit_defaults=True, g
     url: str | None = None
     """Address of the content; None: it is in `data`, or nowhere."""
     kind: Literal["image", "audio", "document"] = "image"
+    """`document` for any content that is neither an image nor audio."""
 
 
 class ToolCall(msgspec.Struct, frozen=True, tag="tool_call", omit_defaults=True, gc=False):

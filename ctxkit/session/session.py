@@ -255,7 +255,12 @@ class Session(msgspec.Struct, frozen=True, dict=True, kw_only=True, omit_default
         return self.__dict__.get("prompt_source")
 
     def set_prompt_source(self, by: Any) -> Session:
-        """Set the run that has the sent prompts; return this session."""
+        """Set the object that has the sent prompts, in place; return this session.
+
+        Args:
+            by: the object; its `sent(call)` returns the prompt of a call, its `left_out(call)` the
+                rows that a pruning left out.
+        """
         self.__dict__["prompt_source"] = by
         return self
 

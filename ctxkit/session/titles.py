@@ -53,7 +53,12 @@ def get_title(session: Session, limit: int = 60) -> str:
 
 
 def get_first_words(session: Session, limit: int = 60) -> str:
-    """Return the first words of the user's first readable prompt; empty where there is none."""
+    """Return the first words of the user's first readable prompt; empty where there is none.
+
+    Args:
+        session: only its first readable user messages are searched.
+        limit: maximal characters of the words.
+    """
     prompts = [m for m in session.messages if m.role == "user" and not m.kind and m.visible]
     prompts = prompts[:_MAX_PROMPTS]
     for message in prompts:

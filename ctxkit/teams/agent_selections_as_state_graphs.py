@@ -85,13 +85,25 @@ class SelectionConfigParts:
     def agent(self, name: str, where: str) -> str:
         """Return an agent's name as the config writes it.
 
+        Args:
+            name: the name, in any case of letters.
+            where: place in the config, for the error.
+
         Raises:
             BadArguments: there is no such agent.
         """
         return match_name(name, self.names, where)
 
     def demanded(self, section: ConfigSection, where: str) -> tuple[HandoffContract, ...]:
-        """Return the contracts and validators that a route names."""
+        """Return the contracts and validators that a route names.
+
+        Args:
+            section: the route.
+            where: place in the config, for the error.
+
+        Raises:
+            BadArguments: there is no such contract.
+        """
         names = [
             *section.texts("Contracts"),
             *([section.text("Contract")] if section.text("Contract") else []),
@@ -411,7 +423,12 @@ def _describe_agent(agent: ConfigSection) -> str:
 
 
 def parse_manager_limits(section: ConfigSection, name: str) -> ManagerStallLimits:
-    """Return the limits of a manager without progress (fuseraft's defaults)."""
+    """Return the limits of a manager without progress (fuseraft's defaults).
+
+    Args:
+        section: the config's section `Selection`.
+        name: name of the manager.
+    """
     stalls = max(section.number("MaxStallCount", 3), 1)
     return ManagerStallLimits(name=name, stalls=stalls, resets=section.number("MaxResetCount", 2))
 
@@ -423,7 +440,16 @@ def parse_managed_team_max_turns(section: ConfigSection) -> int:
 
 
 def make_manager_states(manager: str, names: Sequence[str], end: str) -> dict[str, StateDefinition]:
-    """Return the states of a team led by a manager, which has every second turn."""
+    """Return the states of a team led by a manager, which has every second turn.
+
+    Args:
+        manager: name of the manager, which is also that of its state.
+        names: names of the agents that it may choose.
+        end: name of the state that ends the team.
+
+    Returns:
+        The states by name.
+    """
     done = Transition(
         to=end, when=JsonCondition(field=TASK_COMPLETE_FIELD, operator="Is", value="true")
     )

@@ -363,7 +363,12 @@ SELF_ENDING_SELECTIONS = ("magentic", "adversarial", "scattergather", "mapreduce
 
 
 def describe_ignored_keys(config: Mapping[str, Any], body: ConfigSection) -> list[str]:
-    """Return notes on unknown keys of a config, and one on the keys that have no effect here."""
+    """Return notes on unknown keys of a config, and one on the keys that have no effect here.
+
+    Args:
+        config: the whole file.
+        body: its section with the team.
+    """
     unknown, ignored = [], list(_iter_ignored_keys(config, body))
     for where, fields, known_keys in _iter_sections(body):
         for key in (k for k in fields if fields.get(k) is not False):

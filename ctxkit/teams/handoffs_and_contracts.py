@@ -40,8 +40,8 @@ def parse_context_sources(
     """Return declared sources; `allow_own`: the agent's own history may be among them.
 
     Args:
-        rows: of `Context`, `HandoffContext` or a view.
-        where: what they belong to, for the error's sentence.
+        rows: entries of `Context`, `HandoffContext` or a view.
+        where: place in the config, for the error's sentence.
         allow_own: the agent's own history may be among them.
 
     Returns:
@@ -101,7 +101,7 @@ def format_handoff(files: ContextSourceInputs, sources: Sequence[ContextSource],
 
     Args:
         files: the team's folder, its brief and its changes so far.
-        sources: of the hand-off, as declared.
+        sources: sources of the hand-off, as declared.
         agent: that gets it.
 
     Returns:
@@ -180,7 +180,12 @@ def _brief_field(brief: dict[str, Any], name: str) -> str:
 
 
 def read_brief(root: FolderReader, path: str) -> dict[str, Any]:
-    """Return the brief, a JSON object that an agent writes; empty if there is none."""
+    """Return the brief, a JSON object that an agent writes; empty if there is none.
+
+    Args:
+        root: folder of the team.
+        path: path of the brief in it.
+    """
     return read_json(root, path) or {}
 
 
@@ -247,7 +252,7 @@ def is_turn_finished(session: Session, turn: int) -> bool:
     """Return True if a turn of an agent's session was finished.
 
     Args:
-        session: of one agent.
+        session: session of one agent.
         turn: number of the turn in it.
 
     Returns:
@@ -266,7 +271,7 @@ def get_last_reply(messages: Sequence[Message]) -> str:
     """Return the text of the last reply.
 
     Args:
-        messages: of an agent's session.
+        messages: messages of an agent's session.
 
     Returns:
         The newest visible text of role `assistant`, without its thinking; empty if there is none.
@@ -280,7 +285,7 @@ def find_called_signals(messages: Sequence[Message]) -> list[str]:
     """Return the signals that were given by tool calls.
 
     Args:
-        messages: of one turn.
+        messages: messages of one turn.
 
     Returns:
         The signal of the last call of the hand-off tool; empty without such a call.
@@ -505,7 +510,7 @@ def make_turn_changes(
 
     Args:
         turn: number of the team's turn, from 0.
-        agent: whose turn it was.
+        agent: name of the agent that had the turn.
         messages: that the turn added to the agent's session.
 
     Returns:

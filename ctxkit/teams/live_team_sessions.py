@@ -168,7 +168,7 @@ class SessionFactory:
             member: the agent.
             team: name of the team.
             parent: id of the team.
-            workspace: where the session is kept.
+            workspace: folder in which the session is stored.
             sub: the sub-agent that it may call.
             changes: returns the team's changes so far.
         """
@@ -193,6 +193,9 @@ class SessionFactory:
             team: id of the team.
             parent: session of the member.
             workspace: folder of the session's files.
+
+        Returns:
+            The open session.
         """
         plan = cast("SubAgentPlan", member.sub_agent)
         model = self._subs.get(member.name) or self._models[member.name]

@@ -295,12 +295,12 @@ def _parse_member(
 
 
 def has_no_tools(section: ConfigSection) -> bool:
-    """Say whether an agent may call no tool at all."""
+    """Return whether an agent may call no tool at all."""
     return section.text("FunctionChoice").casefold() == "none"
 
 
 def is_plugin_supported(plugin: str) -> bool:
-    """Say whether the kit has a tool for one of fuseraft's plugins.
+    """Return whether the kit has a tool for one of fuseraft's plugins.
 
     Args:
         plugin: name of a plugin, in any case of letters.
@@ -364,7 +364,7 @@ def _make_rules(config: Mapping[str, Any], settings: Mapping[str, Any]) -> Any:
 
 
 def _has_compaction(config: Mapping[str, Any]) -> bool:
-    """Say whether anything is compacted but by hand: without a Compaction section, nothing is."""
+    """Return whether anything is compacted automatically: only with a section `Compaction`."""
     return get_orchestration_or_whole_config(config).get("Compaction") is not None
 
 

@@ -226,7 +226,7 @@ def correct_sizes_for_hidden_messages(
     growth to its count scales all counts; the rest of the first prompt is its fixed part.
 
     Args:
-        log: of an agent.
+        log: log of an agent.
         recorded_view_keys: the view under which it was recorded, in the keys of its config; empty:
             all was sent, and the sizes are right as they are.
     """
@@ -273,6 +273,11 @@ def add_declared_context(
     """Return the agents' logs with the block of a declared context before each turn's prompt.
 
     Only files that recorded calls wrote are known; what existed before is missing.
+
+    Args:
+        logs: one log per agent.
+        turns: all turns of the team, in order.
+        declared: the sources of the block.
     """
     by_name = {log.agent: log for log in logs}
     folder = next((log.record.cwd for log in logs if log.record.cwd), "") or ""

@@ -73,7 +73,7 @@ class Team:
         plan: agents and routing.
         session_factory: opens the session of each agent.
         name: name of the team; an existing one is resumed.
-        workspace: where the team is stored.
+        workspace: folder in which the team is stored.
         clock: returns seconds since 1970.
         seed: makes its id reproducible; empty: random.
         words: how the user named its parts, stored under the user's seal.
@@ -229,6 +229,9 @@ class Team:
     def run(self, task: str = "") -> TeamStatus:
         """Run until the team has ended; after an interrupt `run()` continues.
 
+        Returns:
+            The status at the end.
+
         Raises:
             BadArguments: there is no task.
             ModelError: a model failed; the next `run()` repeats the turn.
@@ -345,6 +348,9 @@ class TurnRunner:
     async def take_turn(self, status: TeamStatus) -> TurnDecision:
         """Take the next turn.
 
+        Returns:
+            The decision after the turn, with the new status.
+
         Raises:
             ModelError: the model failed.
         """
@@ -364,7 +370,12 @@ class TurnRunner:
         return self._conclude_turn(member, status, concluded_turn)
 
     def end_team(self, status: TeamStatus, why: str) -> TurnDecision:
-        """End the team without a turn."""
+        """End the team without a turn.
+
+        Args:
+            status: the team's status after its last turn.
+            why: one sentence.
+        """
         ended = msgspec.structs.replace(status, ended="stopped", why=why)
         decision = TurnDecision(ended, "termination_forced")
         self._ledger.conclude(
@@ -540,7 +551,14 @@ class TurnRunner:
     def collect_changes(
         self, member: Member | None = None, since: int = 0, number: int = 0
     ) -> list[TurnFilesAndCommands]:
-        """Return all changes; `member`: with its changes since `since`, not yet in the ledger."""
+        """Return the changes of files and the commands of all turns, from the ledger.
+
+        Args:
+            member: the agent of the turn that is being concluded, whose changes are added; None:
+                none.
+            since: the last turn of its own session that is in the ledger, from 0.
+            number: number of the turn among those of the team, for its changes.
+        """
         # turns in the ledger, then the turn that is being concluded
         turns = [
             (int(m["turn"] or 0), m["agent"], self._sessions[m["agent"]].session, turn)

@@ -83,7 +83,12 @@ class ScriptedAgent(ScriptedModel):
     _over = 0
 
     def begin(self, finished_turns: int, status: TeamStatus | None = None) -> None:
-        """Prepare for a turn after `finished_turns` concluded ones; `status` is the team's."""
+        """Prepare for a turn after `finished_turns` concluded ones; `status` is the team's.
+
+        Args:
+            finished_turns: number of the agent's turns that were concluded.
+            status: status of the team; None: none is known.
+        """
         del status
         self._over = finished_turns
 
@@ -106,7 +111,7 @@ def make_scripted_agent(
 
     Args:
         agent: its name in the team.
-        turns: of each turn what it does, in order: calls, texts or whole replies.
+        turns: for each turn its steps, in order: calls, texts or whole replies.
         clock: gives the time of its replies, in seconds.
 
     Returns:
@@ -251,7 +256,7 @@ _ASSERTIONS = ("assert True\n", "expect(1).toBe(1)\n")
 
 
 def is_team_script_name(model: object) -> bool:
-    """Say whether a model's name stands for a script of a whole team.
+    """Return whether a model's name stands for a script of a whole team.
 
     Args:
         model: a model, or the name of one.
@@ -348,7 +353,15 @@ class ContractScriptGenerator:
     """Briefs that were written already."""
 
     def steps(self, member: Member, status: TeamStatus) -> Iterator[Step]:
-        """Yield the tool calls of a turn, then its words."""
+        """Yield the tool calls of a turn, then its words.
+
+        Args:
+            member: the agent whose turn it is.
+            status: status of the team.
+
+        Returns:
+            Name and arguments of each tool call; last, the text.
+        """
         if status.is_verifier_due:
             yield "What was claimed agrees with what was done."
             return
@@ -381,7 +394,7 @@ class ContractScriptGenerator:
         )
 
     def _leads_to_new(self, transition: Transition, status: TeamStatus) -> bool:
-        """Say whether a way leads to a new state, or to one that picks such a state."""
+        """Return whether a way leads to a new state, or to one that picks such a state."""
         after = self.plan.states[transition.to]
         if transition.to not in status.visited:
             return not after.is_final
@@ -529,11 +542,11 @@ class ContractScriptGenerator:
 
 
 class ContractFollowingAgent(ScriptedAgent):
-    """A scripted agent whose turns follow from the team's plan and from where it stands.
+    """A scripted agent whose turns follow from the team's plan and its status.
 
     Args:
         member: the agent.
-        work: of its team.
+        work: steps of its team.
         clock: seconds since 1970.
     """
 

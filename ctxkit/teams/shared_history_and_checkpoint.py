@@ -57,7 +57,7 @@ class EventAndCheckpointWriter:
     """Writes `.ctxkit/logs/` and `.ctxkit/state/` of one team.
 
     Args:
-        workspace: of the team.
+        workspace: folder of the team's files.
         team: its id.
         plan: whose thresholds are in each snapshot, and which says when a turn is too large.
         clock: seconds since 1970.
@@ -121,7 +121,7 @@ class EventAndCheckpointWriter:
         """Write the row and the events of a turn.
 
         Args:
-            agent: who took it.
+            agent: name of the agent that took it.
             turn: its number.
             decision: what follows from it.
             own_turn: what was said in it.
@@ -229,11 +229,11 @@ def encode_checkpoint(
     """Return a team's checkpoint as the bytes of its file.
 
     Args:
-        ledger: of the team.
+        ledger: the team's ledger.
         members: the sessions of its agents by name.
-        status: where it stands.
+        status: its status.
         config: the path of its config; empty: it has none.
-        folder: in which its tools work.
+        folder: folder in which its tools work.
     """
     messages = ledger.messages
     tasks = [m for m in messages if m.kind == TASK]
@@ -378,7 +378,7 @@ class SharedHistoryAndStatus:
         """Write the task and the team's status.
 
         Args:
-            task: what the user asks of the team.
+            task: the task, in the user's words.
             status: its status.
         """
         words = self._make_message(TASK, task, None, status.turns)

@@ -191,8 +191,8 @@ def read_team_settings(workspace: Workspace, name: str) -> dict[str, Any]:
     """Return how a team of this user was opened last: config, model, models, tools, root, allow.
 
     Args:
-        workspace: in which the team was opened.
-        name: of the team.
+        workspace: folder in which the team was opened.
+        name: name of the team.
 
     Returns:
         The values by key, as `team` takes them; read only under this user's seal.
@@ -232,7 +232,7 @@ def load_referenced_files(config: Mapping[str, Any], folder: Path) -> dict[str, 
 
     Args:
         config: as it was read.
-        folder: where its file lies.
+        folder: folder of its file.
 
     Raises:
         BadArguments: a file is not there, lies elsewhere, or holds no agent.
@@ -305,7 +305,15 @@ def _localise_path(match: re.Match[str]) -> str:
 
 
 def describe_protected_files(plan: TeamPlan, allow: Collection[str]) -> list[str]:
-    """Say in a sentence which files its contracts ask for that no agent may write."""
+    """Return a sentence on the files that contracts ask for and that no agent may write.
+
+    Args:
+        plan: the team.
+        allow: names of protected files that agents may write.
+
+    Returns:
+        One sentence, or none.
+    """
     names = dict.fromkeys(p for p in _required_files(plan) if _is_protected(p, allow))
     if not names:
         return []

@@ -86,7 +86,7 @@ def get_next_state_name(status: TeamStatus) -> str:
     """Return the name of the next turn's state.
 
     Args:
-        status: of a running team.
+        status: status of a running team.
 
     Returns:
         The first of the branches that are still to come, else the state itself.
@@ -371,7 +371,13 @@ def _decide_round_robin(plan: TeamPlan, status: TeamStatus, turn: TurnReply) -> 
 def decide_recovery_or_verifier_turn(
     plan: TeamPlan, status: TeamStatus, turn: TurnReply
 ) -> TurnDecision:
-    """Return the decision after a turn of the recovery agent or the verifier."""
+    """Return the decision after a turn of the recovery agent or the verifier.
+
+    Args:
+        plan: the team.
+        status: its status before the decision.
+        turn: the reply.
+    """
     new_status = replace(status, recovery_or_verifier="", is_verifier_due=False)
     if not status.is_verifier_due:
         return TurnDecision(new_status, "recovery_activated")
@@ -385,7 +391,12 @@ def decide_recovery_or_verifier_turn(
 
 
 def schedule_verifier(plan: TeamPlan, decision: TurnDecision) -> TurnDecision:
-    """Give the verifier the next turn if a check is due."""
+    """Give the verifier the next turn if a check is due.
+
+    Args:
+        plan: the team; without a verifier nothing changes.
+        decision: the decision after the turn.
+    """
     now, verifier = decision.status, plan.verifier
     if verifier is None or now.ended or now.recovery_or_verifier or now.branches:
         return decision
@@ -402,7 +413,13 @@ def schedule_verifier(plan: TeamPlan, decision: TurnDecision) -> TurnDecision:
 
 
 def decide_branch_turn(plan: TeamPlan, status: TeamStatus, agent: str) -> TurnDecision:
-    """Return the decision after a turn of a branch."""
+    """Return the decision after a turn of a branch.
+
+    Args:
+        plan: the team.
+        status: its status before the decision; its first branch is the one that ended.
+        agent: the agent that had the turn.
+    """
     branches = status.branches[1:]
     payload = {"branch": status.branches[0]}
     if branches:
@@ -414,7 +431,13 @@ def decide_branch_turn(plan: TeamPlan, status: TeamStatus, agent: str) -> TurnDe
 
 
 def decide_split_turn(plan: TeamPlan, status: TeamStatus, turn: TurnReply) -> TurnDecision:
-    """Return the decision that gives one agent a turn for each item of a reply's list."""
+    """Return the decision that gives one agent a turn for each item of a reply's list.
+
+    Args:
+        plan: the team.
+        status: its status before the decision.
+        turn: the reply, with the list as JSON.
+    """
     state = plan.states[status.state]
     (transition,) = state.transitions  # a state that splits has one
     items = parse_items(turn.reply, state.split_list_path)
@@ -438,7 +461,12 @@ def decide_split_turn(plan: TeamPlan, status: TeamStatus, turn: TurnReply) -> Tu
 
 
 def decide_stall(manager: ManagerStallLimits, status: TeamStatus) -> TurnDecision:
-    """Ask the manager for a new plan, or stop the team after too many."""
+    """Ask the manager for a new plan, or stop the team after too many.
+
+    Args:
+        manager: the number of new plans that it may make.
+        status: its status before the decision, with the rounds without progress.
+    """
     why = f"no progress in {status.stalls} rounds"
     new_status = replace(status, stalls=0, resets=status.resets + 1)
     if new_status.resets > manager.resets:
@@ -455,7 +483,16 @@ def decide_unclear_turn(
     signals: Sequence[str],
     kind: str = "keyword_not_found",
 ) -> TurnDecision:
-    """Return the decision after a turn that names no transition, or several."""
+    """Return the decision after a turn that names no transition, or several.
+
+    Args:
+        plan: the team, with the number of such turns in a row that it allows.
+        status: its status before the decision.
+        agent: the agent that had the turn.
+        correction: message to the agent.
+        signals: what it may give, for the reason and the record.
+        kind: name of the decision in the events.
+    """
     new_status = replace(status, turns_without_signal=status.turns_without_signal + 1)
     if new_status.turns_without_signal >= plan.failure_limits.max_silent_turns:
         why = (

@@ -102,17 +102,29 @@ def enter_state(plan: TeamPlan, status: TeamStatus, previous_agent: str) -> Team
 
 
 def mark_done(status: TeamStatus, why: str) -> TeamStatus:
-    """Return the status of a team that has finished its task."""
+    """Return the status of a team that has finished its task.
+
+    Args:
+        status: the status before.
+        why: reason, one sentence.
+    """
     return replace(status, ended="done", why=why)
 
 
 def mark_stopped(status: TeamStatus, why: str) -> TeamStatus:
-    """Return the status of a team that stopped without finishing."""
+    """Return the status of a team that stopped without finishing.
+
+    Args:
+        status: the status before.
+        why: reason, one sentence.
+    """
     return replace(status, ended="stopped", why=why)
 
 
 REMINDER_MIN_TASK_CHARS, REMINDER_MIN_CONTEXT_CHARS, REMINDER_MAX_CHARS = 50, 2_000, 200
-"""A task longer than this is said again, cut to so many characters, behind a longer context."""
+"""A task and a context longer than the first two: the task is repeated at the end, cut to the third
+(characters).
+"""
 
 
 def turn_prompt(
@@ -183,7 +195,12 @@ def make_list_request(path: str) -> str:
 
 
 def missing_list_message(path: str, max_items: int) -> str:
-    """Return the message to an agent whose reply has no such list."""
+    """Return the message to an agent whose reply has no such list.
+
+    Args:
+        path: path of the list in the JSON block.
+        max_items: number of items that are read.
+    """
     return f"JSON block correct? {make_list_request(path)} It has at most {max_items} items."
 
 
@@ -201,7 +218,12 @@ def verifier_prompt(member: Member) -> str:
 
 
 def verifier_finding_message(agent: str, reply: str) -> str:
-    """Return the message to the next agent about a verifier's finding."""
+    """Return the message to the next agent about a verifier's finding.
+
+    Args:
+        agent: name of the verifier.
+        reply: its reply, of which 4,000 characters are quoted.
+    """
     return f"VERIFICATION FINDING of {agent}, to be settled before you go on:\n{reply[:4_000]}"
 
 
@@ -211,7 +233,12 @@ def ambiguous_signal_message(signals: Sequence[str]) -> str:
 
 
 def blocked_handoff_message(signal: str, missing: Sequence[str]) -> str:
-    """Return the message to an agent whose contract does not hold."""
+    """Return the message to an agent whose contract does not hold.
+
+    Args:
+        signal: signal of the transition; empty: it has none.
+        missing: what the contract asks for and is not there, one line each.
+    """
     rows = "".join(f"\n- {m}" for m in missing)
     return (
         f"MISSING ARTIFACT: {signal or 'the hand-off'} was not taken. What is not there yet:{rows}"
@@ -219,7 +246,12 @@ def blocked_handoff_message(signal: str, missing: Sequence[str]) -> str:
 
 
 def too_many_revisits_message(transition: Transition, objections: str) -> str:
-    """Return the message to an agent that sent the work back too often."""
+    """Return the message to an agent that sent the work back too often.
+
+    Args:
+        transition: the transition that may not be taken again.
+        objections: the objections as text, of which 4,000 characters are quoted; empty: none.
+    """
     objections_text = f"\nWhat was objected:\n{objections[:4_000]}" if objections else ""
     return (
         f"STAGNATION (the work went back to {transition.to} {transition.max_revisits} times,"
@@ -237,7 +269,7 @@ def parse_items(reply: str, path: str) -> list[str] | None:
     """Return the items of the list in a reply's JSON object, each as text.
 
     Args:
-        reply: of an agent.
+        reply: text of an agent's reply.
         path: names between dots, from the outermost on.
 
     Returns:

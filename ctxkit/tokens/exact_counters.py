@@ -132,6 +132,16 @@ class TiktokenCounter(MemoizingCounter):
     """Counts the tokens of any text as tiktoken does.
 
     Special tokens count as plain text, and lone surrogates are replaced.
+
+    Args:
+        name: name of tiktoken's encoding, such as `o200k_base`.
+        allow_download: whether a vocabulary that is not on this machine may be downloaded.
+
+    Example:
+        >>> from ctxkit import tokens
+        >>> counter = tokens.TiktokenCounter("o200k_base")
+        >>> counter("Hello, world"), counter.source
+        (3, 'derived')
     """
 
     def __init__(self, name: str, *, allow_download: bool = False) -> None:
@@ -199,6 +209,12 @@ class Claude2Counter(MemoizingCounter):
     """Counts by Anthropic's published tokenizer of Claude 2.
 
     That of later Claude models is not public; for these the counts are estimates.
+
+    Example:
+        >>> from ctxkit import tokens
+        >>> counter = tokens.anthropic_counter()
+        >>> counter.name, counter.source
+        ('anthropic', 'estimated')
     """
 
     source: Provenance = "estimated"
@@ -292,6 +308,11 @@ def can_count_exactly(encoding: str = "o200k_base") -> bool:
 
     Args:
         encoding: name of tiktoken's encoding.
+
+    Example:
+        >>> from ctxkit import tokens
+        >>> tokens.can_count_exactly("o200k_base")
+        True
     """
     return is_encoding_available(ENCODING_ALIASES.get(encoding, encoding))
 

@@ -84,7 +84,7 @@ def list_counted_and_billed_prompts(
     """Return the bills of prompts whose count is known, of the model and tools of the last call.
 
     Args:
-        replies: of all calls, in order; None for a call without one.
+        replies: replies of all calls, in order; None for a call without one.
         base: counted tokens of the tool schemas.
 
     Returns:

@@ -75,6 +75,13 @@ def count_message_tokens(counter: Callable[[str], int], message: Message) -> int
     Args:
         counter: returns the tokens of a text.
         message: the message to count.
+
+    Example:
+        >>> from ctxkit import tokens
+        >>> from ctxkit.session import Message, Text
+        >>> message = Message(role="user", parts=(Text("Hello, world"),))
+        >>> tokens.count_message_tokens(tokens.get_counter("o200k_base"), message)
+        3
     """
     parts = message.parts
     if len(parts) == 1 and type(parts[0]) is Text:  # most messages
@@ -83,7 +90,12 @@ def count_message_tokens(counter: Callable[[str], int], message: Message) -> int
 
 
 def count_part_tokens(counter: Callable[[str], int], part: Part) -> int:
-    """Return the tokens of one part; see `count_message_tokens`."""
+    """Return the tokens of one part; see `count_message_tokens`.
+
+    Args:
+        counter: returns the tokens of a text.
+        part: the part to count.
+    """
     if isinstance(part, Text):
         return counter(part.text)
     if isinstance(part, Thinking):

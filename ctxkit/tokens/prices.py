@@ -77,15 +77,28 @@ class BillableUsage(Protocol):
 
 
 class PriceTier(msgspec.Struct, frozen=True):
-    """Prices, in dollars per token, of calls with a long prompt; None: as for shorter ones."""
+    """Prices, in dollars per token, of calls with a long prompt; None: as for shorter ones.
+
+    Example:
+        >>> from ctxkit.tokens import prices
+        >>> tier = prices.PriceTier(above=200_000, input=6e-6)
+        >>> price = prices.Price(input=3e-6, output=15e-6, tiers=(tier,))
+        >>> price.at(200_000).input, price.at(200_001).input
+        (3e-06, 6e-06)
+    """
 
     above: int
     """The prices are those of the whole call where its prompt is longer than so many tokens."""
     input: float | None = None
+    """Uncached prompt tokens."""
     cache_read: float | None = None
+    """Prompt tokens read from a cache."""
     cache_write: float | None = None
+    """Cache writes that live five minutes."""
     cache_write_1h: float | None = None
+    """Cache writes that live an hour."""
     output: float | None = None
+    """Tokens of the reply, reasoning included."""
 
 
 class DollarsByTokenClass(msgspec.Struct, frozen=True, gc=False):
@@ -105,12 +118,21 @@ class DollarsByTokenClass(msgspec.Struct, frozen=True, gc=False):
 
 
 class Price(msgspec.Struct, frozen=True, kw_only=True):
-    """A model's prices, in dollars per token, and its limits, in tokens; None: unknown."""
+    """A model's prices, in dollars per token, and its limits, in tokens; None: unknown.
+
+    Example:
+        >>> from ctxkit.tokens import prices
+        >>> price = prices.Price(input=3e-6, output=15e-6, cache_read=3e-7)
+        >>> round(price.request_usd(100_000, 500, cached=True), 4)
+        0.0375
+    """
 
     input: float
     """Uncached prompt tokens."""
     output: float
+    """Tokens of the reply, reasoning included."""
     cache_read: float | None = None
+    """Prompt tokens read from a cache; None: billed as uncached ones."""
     cache_write: float | None = None
     """Cache writes that live five minutes."""
     cache_write_1h: float | None = None
@@ -130,6 +152,7 @@ class Price(msgspec.Struct, frozen=True, kw_only=True):
     pictures: bool | None = None
     """Whether the model accepts images."""
     provider: str | None = None
+    """LiteLLM's name of the provider, such as `anthropic`; None: unknown."""
     entry: str | None = None
     """Name of the row in the table."""
     source: str = "registered"
@@ -291,6 +314,13 @@ def cost_usd(
 
     Returns:
         Dollars, cache reads and writes at their own prices.
+
+    Example:
+        >>> from ctxkit.session import Usage
+        >>> from ctxkit.tokens import prices
+        >>> usage = Usage(input_tokens=1_000, cache_read_tokens=9_000, output_tokens=200)
+        >>> round(prices.cost_usd(usage, "claude-sonnet-4-5"), 4)
+        0.0087
     """
     prices = price(model)
     return None if prices is None or usage is None else prices.on(at).cost_usd(usage)
@@ -304,6 +334,11 @@ def context_limit(model: str | None) -> int | None:
 
     Returns:
         Tokens, or None.
+
+    Example:
+        >>> from ctxkit.tokens import prices
+        >>> prices.context_limit("claude-sonnet-4-5"), prices.context_limit("no-such-model")
+        (200000, None)
     """
     prices = price(model)
     return None if prices is None else prices.context_limit
@@ -343,6 +378,11 @@ def update() -> str:
 
     Raises:
         StoreError: LiteLLM is not installed, or the table cannot be saved.
+
+    Example:
+        >>> from ctxkit.tokens import prices
+        >>> prices.update()  # doctest: +SKIP
+        'Prices of litellm ...: ... models, ... new, ... changed.'
     """
     before = price_table_rows()
     data = read_installed_litellm_prices(datetime.now(UTC).strftime("%Y-%m-%d"))
@@ -381,7 +421,13 @@ def clear_price_cache() -> None:
 
 
 def table_version() -> str:
-    """Return name, version and date of the current table, for reports."""
+    """Return name, version and date of the current table, for reports.
+
+    Example:
+        >>> from ctxkit.tokens import prices
+        >>> prices.table_version()
+        'litellm ... of 20...'
+    """
     table = _table()
     return f"{table.source} of {table.date}" if table.rows else "no table"
 

@@ -199,7 +199,7 @@ def find_rule(
     """Return the last of `find_rules`: the rule of a fact for a model. None where no rule is known.
 
     Args:
-        fact: what the rule is about, such as "cache_life".
+        fact: subject of the rule, such as "cache_life".
         model: name of the model; None: unknown.
         at: seconds since 1970 at which the rule holds; None: today's rule.
 

@@ -30,7 +30,13 @@ _BY_LENGTH = re.compile(r"(chars|bytes|utf16)/(\d+(?:\.\d+)?)")
 
 
 def counter_names() -> list[str]:
-    """Return the names for `get_counter`, which also takes any `chars/N`, `bytes/N`, `utf16/N`."""
+    """Return the names for `get_counter`, which also takes any `chars/N`, `bytes/N`, `utf16/N`.
+
+    Example:
+        >>> from ctxkit import tokens
+        >>> tokens.counter_names()
+        ['exact', ..., 'anthropic', 'chars/4', 'pi', ...]
+    """
     return ["exact", *ENCODINGS, "anthropic", "chars/4", *SYSTEM_ESTIMATES]
 
 
@@ -69,7 +75,13 @@ def get_counter(name: str) -> TokenCounter:
 
 
 def default_counter() -> TokenCounter:
-    """Return the exact counter of o200k_base, or `chars/4` where its vocabulary is missing."""
+    """Return the exact counter of o200k_base, or `chars/4` where its vocabulary is missing.
+
+    Example:
+        >>> from ctxkit import tokens
+        >>> tokens.default_counter().name
+        'o200k_base'
+    """
     return exact_counter() if can_count_exactly() else estimated_counter()
 
 
@@ -86,6 +98,12 @@ class EstimatedCounter(msgspec.Struct, frozen=True, kw_only=True):
 
     Raises:
         BadArguments: the divisor is not above zero.
+
+    Example:
+        >>> from ctxkit.tokens import EstimatedCounter
+        >>> counter = EstimatedCounter(name="bytes/3", unit="bytes", divisor=3)
+        >>> counter("Hello, world")
+        4
     """
 
     name: str
@@ -97,6 +115,7 @@ class EstimatedCounter(msgspec.Struct, frozen=True, kw_only=True):
     divisor: float = 4.0
     """Units per token."""
     rounding: Literal["ceil", "floor"] = "ceil"
+    """Whether fractions of a token are rounded up or down."""
     scope: Literal["part", "message", "total"] = "message"
     """Whether each part, each message, or the total is rounded."""
     image: int | None = 4800
@@ -361,6 +380,12 @@ def estimated_counter(
 
     Raises:
         BadArguments: the divisor is not above zero, or a setting does not exist.
+
+    Example:
+        >>> from ctxkit import tokens
+        >>> counter = tokens.estimated_counter(3, unit="bytes")
+        >>> counter.name, counter("Hello, world")
+        ('bytes/3', 4)
     """
     try:
         return EstimatedCounter(
@@ -378,7 +403,13 @@ _PREFIX = {"characters": "chars", "bytes": "bytes", "utf16": "utf16"}
 
 @runtime_checkable
 class TokenCounter(Protocol):
-    """A token counter: call it with a text; `message` and `total` count messages."""
+    """A token counter: call it with a text; `message` and `total` count messages.
+
+    Example:
+        >>> from ctxkit import tokens
+        >>> isinstance(tokens.get_counter("chars/4"), tokens.TokenCounter)
+        True
+    """
 
     @property
     def name(self) -> str:
@@ -452,6 +483,12 @@ class IncrementalCounter:
         counter: from `tokens.exact_counter`; with an estimate or Claude 2's tokenizer the whole
             text is counted at each append.
         text: the beginning of the text.
+
+    Example:
+        >>> from ctxkit import tokens
+        >>> counter = tokens.IncrementalCounter(tokens.exact_counter(), "Hello")
+        >>> counter.append(", world"), counter.tokens
+        (3, 3)
     """
 
     def __init__(self, counter: SplittableCounter, text: str = "") -> None:

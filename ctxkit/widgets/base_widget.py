@@ -114,7 +114,12 @@ def compress_plotly_library() -> bytes:
 
 
 def send_plotly_library(widget: anywidget.AnyWidget, request: Any) -> bool:
-    """Answer the browser's request for plotly.js; return False where it asks for something else."""
+    """Answer the browser's request for plotly.js; return False where it asks for something else.
+
+    Args:
+        widget: the widget whose browser side asks.
+        request: the message as it came.
+    """
     is_request = isinstance(request, dict) and request.get("kind") == "plotly"
     if is_request:
         widget.send({"kind": "plotly"}, buffers=[compress_plotly_library()])
@@ -132,7 +137,7 @@ class ChartWidget(StaticOutputsMixin, anywidget.AnyWidget):  # type: ignore[misc
     """An interactive chart; its state can be read and set from Python.
 
     Args:
-        feed: what is drawn; a live session is followed until `stop`.
+        feed: the sessions or the frame to draw; a live session is followed until `stop`.
         settings: the values of its traits.
     """
 
@@ -173,7 +178,7 @@ class ChartWidget(StaticOutputsMixin, anywidget.AnyWidget):  # type: ignore[misc
             self.refresh()
 
     def refresh(self) -> None:
-        """Draw what was given as it stands now."""
+        """Draw the current state of the data again."""
         with self._lock:
             self._drawn = time.monotonic()
             self.data = self._build_data()
@@ -308,7 +313,7 @@ class LiveViewMounter(anywidget.AnyWidget):  # type: ignore[misc]
 
 
 def needs_widget_output() -> bool:
-    """Say whether the front end draws a widget only where the output has its MIME type.
+    """Return whether the front end draws a widget only where the output has its MIME type.
 
     Colab and Databricks keep each output in a frame of its own, and VS Code loads its widget
     manager when it sees such an output: there no script reaches the slots of other outputs.
@@ -326,6 +331,10 @@ def render_live_view_slot(model_id: str, html: str) -> str:
     """Return a still picture with the place for the live view of a model.
 
     The id stands in a class, as notebooks that are not trusted keep no other attribute.
+
+    Args:
+        model_id: id of the widget's model.
+        html: the still picture.
     """
     note = f'<p style="margin:4px 0"><em>{STATIC_PICTURE_NOTE}</em></p>'
     return (

@@ -121,8 +121,8 @@ def _sessions_of_mapping(source: Any) -> list[Session]:
 
 
 SessionSource = tuple[str, "Callable[[], Session]", "Callable[[], LiveSession | None]"]
-"""The name, what returns the session as it stands, and what returns the live session, if there is
-one.
+"""The name, a function that returns the current session, and one that returns the live session or
+None.
 """
 
 
@@ -219,7 +219,7 @@ _SHARE = 5
 # than a sixth of one core, the pause is at least `_SHARE` times what the last read took. A read
 # that fails leaves the session as it was, and the stamp, so the next look tries again.
 class GrowingLogSession:
-    """A session that grows in a file. While a line is half written, it stands as it stood.
+    """A session that grows in a file. While a line is half written, the session does not change.
 
     Args:
         path: the file.

@@ -111,7 +111,7 @@ class CallView:
 
 
 class LazyMessageLines(Sequence["MessageLine"]):
-    """The lines of messages whose sizes are not known yet; each is made when it is asked for."""
+    """The lines of messages whose sizes are not known yet; each is made at its first use."""
 
     def __init__(self, messages: Sequence[Message], number_by_id: Mapping[int, int]) -> None:
         self._messages, self._number_by_id = messages, number_by_id
@@ -251,10 +251,10 @@ class ExplorerSession:
 
 
 def is_failed_message(message: Message) -> bool:
-    """Say whether a message is a failed call, or the result of a tool that failed.
+    """Return whether a message is a failed call, or the result of a tool that failed.
 
     Args:
-        message: of any role.
+        message: a message of any role.
 
     Returns:
         True also for a reply whose model call ended with an error.
@@ -266,7 +266,7 @@ def get_message_preview(message: Message) -> str:
     """Return the beginning of a message, for a list.
 
     Args:
-        message: of any role.
+        message: a message of any role.
 
     Returns:
         At most 400 characters of its first part with content; not sanitised.
@@ -287,7 +287,7 @@ def format_full_text(message: Message, limit: int = MAX_TEXT_CHARS) -> str:
     """Return the whole message as text; a longer one is shortened, and its last line says so.
 
     Args:
-        message: of any role; its parts are joined, thinking and arguments included.
+        message: a message of any role; its parts are joined, thinking and arguments included.
         limit: characters.
 
     Returns:
@@ -306,7 +306,7 @@ def get_searchable_text(message: Message) -> str:
     """Return the text that a search reads: text, thinking, calls with arguments, failures.
 
     Args:
-        message: of any role.
+        message: a message of any role.
 
     Returns:
         Text, calls and the error, a part a line.
@@ -358,7 +358,7 @@ class MessageFilter(NamedTuple):
 
     @classmethod
     def of(cls, request: dict[str, Any]) -> MessageFilter:
-        """Return what a browser asked for; what it should not say is left out."""
+        """Return the filter of a browser's request; invalid values are left out."""
 
         def text(name: str) -> str:
             value = request.get(name)
@@ -384,9 +384,9 @@ def filter_messages(
     """Return the lines that match a filter.
 
     Args:
-        explorer_session: whose messages they are; it knows the files that each names.
+        explorer_session: the session of the messages; it knows the files that each names.
         items: lines of one call, or of the whole session.
-        message_filter: what is wanted; empty fields match everything.
+        message_filter: the filter; empty fields match everything.
 
     Returns:
         The lines, the largest first if that is wanted and sizes are known, and a note where the
@@ -442,7 +442,7 @@ def count_filter_choices(explorer_session: ExplorerSession) -> dict[str, list[li
     """Return the roles, tools and files of a session with how many messages each has.
 
     Args:
-        explorer_session: whose messages are counted.
+        explorer_session: the session with the messages.
 
     Returns:
         Pairs of a value and its number of messages, by field, for the menus of the filter.
@@ -487,7 +487,7 @@ class SearchHits(NamedTuple):
 def search_texts(
     texts: Iterable[str], words: str, *, regex: bool, seconds: float = SEARCH_SECONDS
 ) -> SearchHits:
-    """Find texts that have a phrase in whatever case, or a line that matches a regular expression.
+    """Find texts with a phrase, in any case, or with a line that matches a regular expression.
 
     An expression runs in a process of its own, for it may never end, and sees the first 4,000
     characters of a line.
@@ -497,6 +497,9 @@ def search_texts(
         words: a phrase, or the regular expression.
         regex: `words` is a regular expression.
         seconds: time limit of the search.
+
+    Returns:
+        The texts that match, and whether the search was complete.
 
     Raises:
         BadArguments: it is no regular expression.

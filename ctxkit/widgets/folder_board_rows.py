@@ -98,7 +98,12 @@ def make_row_cells(number: int, row: BoardRow) -> tuple[Cell, ...]:
 
 
 def limit_table_rows(table: Table, rows: int) -> Table:
-    """Return the first rows of a table, and a note on how many more there are."""
+    """Return the first rows of a table, and a note on how many more there are.
+
+    Args:
+        table: the table.
+        rows: number of rows to keep.
+    """
     more = len(table.rows) - rows
     legend = f"and {format_count(more)} more" if more > 0 else ""
     return replace(table, rows=table.rows[:rows], legend=legend)
@@ -108,7 +113,7 @@ def make_group_sum_cells(name: str, rows: list[BoardRow]) -> tuple[Cell, ...]:
     """Return the sums of some rows as cells.
 
     Args:
-        name: of the group, such as a project or a model.
+        name: name of the group, such as a project or a model.
         rows: its sessions.
 
     Returns:
@@ -212,7 +217,7 @@ def make_board_row(session: Session, path: str = "") -> BoardRow:
 
     Args:
         session: read whole.
-        path: of its file, where the session does not have one.
+        path: path of its file, where the session does not have one.
 
     Returns:
         The row: counts, dollars and peak in tokens; texts are sanitised.
@@ -263,7 +268,7 @@ def read_session_of_row(row: BoardRow) -> Session:
     """Return the session of a row, read from its file.
 
     Args:
-        row: of a board.
+        row: row of a board.
 
     Returns:
         The session with that id, which may be a subagent's in the same file.

@@ -48,7 +48,7 @@ def render_live_chart_slot(figure: Mapping[str, Any], title: str, picture: str) 
     """Return a still picture with the place of its live view.
 
     Args:
-        figure: what the live view draws, as plain JSON.
+        figure: figure of the live view, as plain JSON.
         title: name of the chart; untrusted.
         picture: the still picture, as trusted HTML.
 

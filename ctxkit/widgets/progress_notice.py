@@ -24,7 +24,7 @@ def show_waiting(text: str) -> Iterator[None]:
     Outside a notebook nothing is shown.
 
     Args:
-        text: what is being done.
+        text: description of the work.
     """
     from IPython.core.getipython import get_ipython
 

@@ -307,12 +307,17 @@ class CompactionRow(NamedTuple):
 
 
 def has_only_turn_sums(session: Session) -> bool:
-    """Say whether the log tells what turns were billed, and no size of a window."""
+    """Return whether the log tells what turns were billed, and no size of a window."""
     return not session.has_sizes and any(c.message.kind == "turn" for c in session.calls)
 
 
 def list_session_compactions(session: Session, name: str) -> list[CompactionRow]:
-    """Return the compactions of a session."""
+    """Return the compactions of a session.
+
+    Args:
+        session: any session.
+        name: name of the session in each row.
+    """
     columns = per_compaction.rows([session])
     words = zip(*(columns[n] for n in _WORD_COLUMNS), strict=True)
     descriptions = [_join_words(row) for row in words]
@@ -328,7 +333,7 @@ def list_frame_compactions(table: pd.DataFrame) -> tuple[list[CompactionRow], st
     """Return the compactions of a frame of snapshots or of compactions, and a note on it.
 
     Args:
-        table: of `ck.read_snapshots`, or `ck.frame(..., per="compaction")`.
+        table: result of `ck.read_snapshots`, or `ck.frame(..., per="compaction")`.
 
     Returns:
         A row for each compaction, in the order of the frame, and a sentence on what such a frame

@@ -197,7 +197,7 @@ class Explorer(ChartWidget):
     # -- rows and texts --------------------------------------------------
 
     def _requested_call(self, request: dict[str, Any]) -> int:
-        """Return the call that is asked for, else the nearest that there is."""
+        """Return the requested call, else the nearest one."""
         return min(
             max(_int_or_zero(request.get("call")), 0), max(len(self.explorer_session) - 1, 0)
         )
@@ -206,7 +206,7 @@ class Explorer(ChartWidget):
         return self.explorer_session.whole if whole else self._view_of_call(call).items
 
     def _filter_lines(self, call: int, message_filter: MessageFilter) -> FilterResult:
-        """Return what is asked for; asked again for another part of it, as it was."""
+        """Return the filtered lines; a request for another part of them gets the same ones."""
         key = (call, message_filter, self.explorer_session.measured)
         if self._last is None or self._last[0] != key:
             items = self._lines_of_call(call, whole=message_filter.whole)
@@ -315,14 +315,22 @@ class Explorer(ChartWidget):
 
 
 def choose_axis_top(prompts: Sequence[int | None], limit: int | None) -> int:
-    """Return how many tokens a chart of prompts reaches up to: the limit where it is near."""
+    """Return the upper end of the token axis: the limit where it is near the largest prompt.
+
+    Args:
+        prompts: tokens of each prompt; None: unknown.
+        limit: tokens of the model's context window; None: unknown.
+
+    Returns:
+        Tokens: the limit where it is one to three times the largest prompt, else that prompt.
+    """
     # With a limit far above the peak the curve would fill only the lowest part of the chart.
     peak = max((n for n in prompts if n is not None), default=1) or 1
     return limit if limit is not None and peak <= limit <= 3 * peak else peak
 
 
 def _compacted_calls(session: Session, places: list[int]) -> list[int]:
-    """Return the calls before which a compaction stands."""
+    """Return the calls before which a compaction happened."""
     edits = (i for i, e in enumerate(session.path) if isinstance(e, Edit))
     # The number of replies before the edit is the index of the call that follows it.
     return list(dict.fromkeys(bisect_left(places, i) for i in edits))
@@ -337,7 +345,12 @@ _HEIGHT = 140
 
 
 def render_call_heading(call_view: CallView, calls: int) -> str:
-    """Return the heading as HTML: call, prompt size, share of the window."""
+    """Return the heading as HTML: call, prompt size, share of the window.
+
+    Args:
+        call_view: the call.
+        calls: number of calls of the session.
+    """
     return (
         "<div "
         f'style="color:{TEXT_COLOUR};line-height:1.5">'
@@ -346,7 +359,12 @@ def render_call_heading(call_view: CallView, calls: int) -> str:
 
 
 def format_call_heading(call_view: CallView, calls: int) -> str:
-    """Return the heading as plain text."""
+    """Return the heading as plain text.
+
+    Args:
+        call_view: the call.
+        calls: number of calls of the session.
+    """
     if call_view.call is None:
         return f"No call in this session, only {pluralize(len(call_view.items), 'message')}."
     size = (
@@ -363,7 +381,13 @@ def format_call_heading(call_view: CallView, calls: int) -> str:
 
 
 def render_growth_chart(prompts: Sequence[int | None], limit: int | None, at: int | None) -> str:
-    """Draw prompt sizes as a line, with a mark at one call; empty if no size is known."""
+    """Draw prompt sizes as a line, with a mark at one call; empty if no size is known.
+
+    Args:
+        prompts: tokens of each prompt; None: unknown.
+        limit: tokens of the model's context window; None: unknown.
+        at: number of the marked call, from 0; None: no mark.
+    """
     sizes = [n for n in prompts if n is not None]
     if len(sizes) < 2:
         return ""
@@ -412,7 +436,12 @@ def render_groups_bar(call_view: CallView) -> str:
 def render_largest_messages_table(
     explorer_session: ExplorerSession, items: Sequence[MessageLine]
 ) -> str:
-    """Return some messages as an HTML table, for front ends without widgets."""
+    """Return some messages as an HTML table, for front ends without widgets.
+
+    Args:
+        explorer_session: names the messages.
+        items: the messages, in order of the rows.
+    """
     rows = "".join(
         f'<tr><td style="text-align:right">{number}</td><td'
         f' style="text-align:right">{"" if i.tokens is None else f"{i.tokens:,}"}</td><td'

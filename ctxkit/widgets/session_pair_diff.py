@@ -285,7 +285,7 @@ def _pair_rest(a: tuple[int, int], b: tuple[int, int]) -> Iterator[tuple[int | N
 
 
 def _entry_key(entry: LogEntry) -> Hashable:
-    """Return by what an entry is the same in another session: what was said, not ids and times."""
+    """Return the key by which an entry equals one of another session: its content, without ids."""
     if isinstance(entry, Edit):
         return (entry.kind, len(entry.targets), *map(_entry_key, entry.inserted))
     return (entry.role, entry.tool, get_searchable_text(entry))

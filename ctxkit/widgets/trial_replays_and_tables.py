@@ -197,7 +197,12 @@ def compute_mean_summary_tokens(trial: Trial) -> int:
 
 
 def with_fixed_summary_size(policy: Any, tokens: int) -> Any:
-    """Return a policy whose extractive summaries have a fixed size in tokens, without text."""
+    """Return a policy whose extractive summaries have a fixed size in tokens, without text.
+
+    Args:
+        policy: a policy; of a chain, all parts are changed.
+        tokens: size of each summary.
+    """
     if isinstance(policy, Chain):
         return replace(
             policy, parts=tuple(with_fixed_summary_size(p, tokens) for p in policy.parts)

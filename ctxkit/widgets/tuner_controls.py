@@ -406,7 +406,12 @@ class InertSettingNotes:
         """By setting; empty where it has an effect."""
 
     def wrap(self, name: str, control: w.Widget) -> w.Widget:
-        """Return a control with its note below, where it can have one."""
+        """Return a control with its note below, where it can have one.
+
+        Args:
+            name: name of the setting.
+            control: its control.
+        """
         note = self.notes.get(name)
         return control if note is None else w.VBox([control, note])
 

@@ -79,7 +79,7 @@ class Watcher(StaticOutputsMixin, anywidget.AnyWidget):  # type: ignore[misc]
     nothing waits.
 
     Args:
-        name: what the session is called.
+        name: name of the session.
         session: returns the session as it stands.
         live: returns the live session, or None where there is none (any more).
         tail: the file that is followed, where another program writes it.
@@ -269,6 +269,10 @@ class SessionStatusLine(NamedTuple):
 def render_growth_picture(session: Session, name: str) -> str:
     """Return the growth of the context as a static picture, cheap enough to be drawn again after
     each call.
+
+    Args:
+        session: the session so far.
+        name: its name in the legend.
     """
     from ctxkit.plots import growth as chart
 

@@ -68,7 +68,7 @@ def find_surplus_entries(
     Args:
         entries: all entries.
         latest_audit_rows: the latest audit row of each guid (lower case).
-        author: whose entries may be removed.
+        author: author of the entries that may be removed.
         budgets: items and characters of the store, in total and per kind.
     """
     # Removable entries from the oldest to the newest. Two passes: first all but the newest of
@@ -243,7 +243,7 @@ class MemoryStore:
 
         Args:
             name: name of the entry.
-            by: who removes it, for the audit.
+            by: name of who removes it, for the audit.
 
         Raises:
             BadArguments: there is no such entry.

@@ -86,7 +86,7 @@ class SessionMemory:
 
         Args:
             agent: name of the agent.
-            prompt: what the user asks in the turn that begins.
+            prompt: the user's message of the turn that begins.
         """
         self._provider_blocks, failed = [], []
         for provider in self.providers:
@@ -122,7 +122,7 @@ class SessionMemory:
         Args:
             session: id of the session.
             messages: messages that leave the prompt, or the whole conversation.
-            why: what ends them: `compaction` or `end`.
+            why: event that ends them: `compaction` or `end`.
 
         Raises:
             StoreError: an entry cannot be stored.

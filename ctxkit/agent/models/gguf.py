@@ -74,6 +74,13 @@ class LocalModel:
         path: the GGUF file; None: see `find_model_file`.
         context_window: tokens of the context to allocate.
         threads: number of processor threads.
+
+    Raises:
+        ModelError: there is no such file.
+
+    Example:
+        >>> from ctxkit.agent import LocalModel
+        >>> model = LocalModel("model.gguf", context_window=4096)  # doctest: +SKIP
     """
 
     pictures = False
@@ -378,7 +385,12 @@ _runtimes_lock = threading.RLock()  # a finalizer may give back what its own thr
 
 
 def acquire_runtime(key: RuntimeKey, load: Callable[[], Any]) -> ModelRuntime:
-    """Return the runtime of a key for one more user."""
+    """Return the runtime of a key for one more user.
+
+    Args:
+        key: path of the file, tokens of the context and number of threads.
+        load: loads the file; called at the first request, not here.
+    """
     with _runtimes_lock:
         runtime = _runtimes.setdefault(key, ModelRuntime(load))
         runtime.users += 1

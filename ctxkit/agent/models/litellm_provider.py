@@ -561,7 +561,12 @@ def check_api_key(name: str, options: Mapping[str, Any]) -> None:
 
 
 def missing_key_message(name: str, keys: Iterable[str]) -> str:
-    """Return the error message for a missing key."""
+    """Return the error message for a missing key.
+
+    Args:
+        name: name of the model.
+        keys: environment variables of which one is enough.
+    """
     return f"{name} needs a key: set the environment variable {' or '.join(keys)}."
 
 
@@ -576,7 +581,7 @@ def _provider_name(name: str) -> str:
 
 
 def _has_env_file() -> bool:
-    """Say whether LiteLLM would find a `.env` file to read keys from.
+    """Return whether LiteLLM would find a `.env` file to read keys from.
 
     It looks above the working folder, and above its own.
     """

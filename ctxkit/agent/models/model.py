@@ -78,6 +78,9 @@ class Model(Protocol):
 def ignore_delta(_: Delta) -> None:
     """Ignore a delta: the `emit` of a caller that reads whole replies only.
 
+    Args:
+        _: the delta, which is not looked at.
+
     Example:
         >>> import asyncio
         >>> from ctxkit.agent import Request, ScriptedModel, ignore_delta
@@ -91,7 +94,7 @@ def ignore_delta(_: Delta) -> None:
 
 
 def accepts_images(model: Model) -> bool | None:
-    """Say whether a model takes images (its attribute `pictures`); None if not known.
+    """Return whether a model takes images (its attribute `pictures`); None if not known.
 
     Args:
         model: any model; one of the user may lack the attribute.

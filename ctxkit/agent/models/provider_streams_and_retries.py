@@ -112,7 +112,7 @@ def has_reported_usage(stream: Any, chunks: Iterable[Any]) -> bool:
     a usage in any case, if need be one that it counted itself.
 
     Args:
-        stream: of LiteLLM, read to its end.
+        stream: stream of LiteLLM, read to its end.
         chunks: the pieces that it yielded, for a stream without `chunks`.
 
     Returns:
@@ -246,7 +246,7 @@ def watch_stream(stream: Any) -> StreamFinishAndUsageFlags:
     """Hook into a stream of LiteLLM's; return notes that fill as it is read.
 
     Args:
-        stream: of LiteLLM, not yet read.
+        stream: stream of LiteLLM, not yet read.
 
     Returns:
         Finish reason and usage as the server sent them, complete once the stream was read.
@@ -416,7 +416,7 @@ def classify_retryable_failure(error: BaseException) -> RetryableFailureKind | N
     """Return the class of a failure that another attempt may cure, or None.
 
     Args:
-        error: of LiteLLM, by whatever class.
+        error: an error that LiteLLM raised, of any class.
 
     Returns:
         None for an overflow, a spent quota, a wrong key and any error that would come again.
@@ -506,9 +506,9 @@ def describe_failure(name: str, failure: RetryableFailureKind, address: str | No
     """Return a clause on a failure: the model, and what happened.
 
     Args:
-        name: of the model.
+        name: name of the model.
         failure: its class.
-        address: of the server, named if it cannot be reached.
+        address: address of the server, named if it cannot be reached.
 
     Returns:
         The beginning of an error's sentence.

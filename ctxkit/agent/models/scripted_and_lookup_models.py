@@ -160,7 +160,7 @@ def split_replies_by_turn(messages: Sequence[Message]) -> tuple[ScriptTurn, ...]
     """Return the replies of a conversation by turn; an input after a reply begins a turn.
 
     Args:
-        messages: of a recorded session.
+        messages: messages of a recorded session.
 
     Returns:
         The replies of each turn, for a `ScriptedModel`; usage and ids are left out.
@@ -403,7 +403,7 @@ def find_ports(messages: Iterable[Message]) -> dict[str, int]:
     """Return the ports by service that messages state, in results or summaries.
 
     Args:
-        messages: of a prompt of `PromptLookupModel`.
+        messages: messages of a prompt of `PromptLookupModel`.
 
     Returns:
         Port by service; where a service is stated several times, the last one counts.

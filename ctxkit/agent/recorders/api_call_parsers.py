@@ -62,7 +62,12 @@ class _CallIds:
 
 
 def gemini_to_chat(body: JsonObject, events: Iterable[JsonObject]) -> tuple[JsonObject, JsonObject]:
-    """Return a request and the events of its response in the form of Chat Completions."""
+    """Return a request and the events of its response in the form of Chat Completions.
+
+    Args:
+        body: body of the request, with the model's name as `model`.
+        events: objects of the response, one or those of a stream.
+    """
     calls, messages = _CallIds(), []
     if system := _gemini_parts(body.get("systemInstruction") or body.get("system_instruction")):
         messages.append({"role": "system", "content": _join_texts(system)})
@@ -153,7 +158,12 @@ def _part_text(part: JsonObject) -> str:
 
 
 def ollama_to_chat(body: JsonObject, events: Iterable[JsonObject]) -> tuple[JsonObject, JsonObject]:
-    """Return a request and the events of its response in the form of Chat Completions."""
+    """Return a request and the events of its response in the form of Chat Completions.
+
+    Args:
+        body: body of the request.
+        events: objects of the response, one or those of a stream.
+    """
     calls = _CallIds()
     messages = [_ollama_message(m, calls) for m in _json_objects(body.get("messages"))]
     joined: JsonObject = {"content": "", "thinking": "", "tool_calls": []}
@@ -316,7 +326,13 @@ def _parse_objects(data: bytes) -> list[dict[str, Any]]:
 
 
 def parse_response(kind: ApiKind, data: bytes, status: int = 200) -> dict[str, Any]:
-    """Parse the bytes of a response; of a truncated stream, the part that arrived."""
+    """Parse the bytes of a response; of a truncated stream, the part that arrived.
+
+    Args:
+        kind: the API; the form of an error depends on it.
+        data: the response, a JSON object or server-sent events.
+        status: HTTP status; from 400 on the result is a failed response.
+    """
     try:
         whole = msgspec.json.decode(data)
     except (msgspec.DecodeError, UnicodeDecodeError):

@@ -64,6 +64,9 @@ class RootFolder:
     def resolve(self, path: str) -> Path:
         """Return the real path inside the root.
 
+        Args:
+            path: path relative to the root, or an absolute one; links in it are followed.
+
         Raises:
             StoreError: the path leads out of the root, or is not a path.
         """
@@ -83,6 +86,9 @@ class RootFolder:
     def open_file(self, path: str) -> Iterator[BinaryIO]:
         """Yield a regular file, open for reading.
 
+        Args:
+            path: path relative to the root.
+
         Raises:
             StoreError: it is no regular file, is missing, or leads out of the root.
         """
@@ -95,6 +101,9 @@ class RootFolder:
     @contextmanager
     def open_at(self, parts: Sequence[str]) -> Iterator[BinaryIO]:
         """Yield the regular file at a path without links, open for reading.
+
+        Args:
+            parts: the names on the path, from the root.
 
         Raises:
             StoreError: it is no regular file, is missing, or a part of the path is a link.

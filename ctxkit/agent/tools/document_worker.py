@@ -89,7 +89,11 @@ def read_pieces(data: bytes, request: dict[str, Any]) -> Iterator[dict[str, str]
 
 
 def read_pdf(data: bytes, _: dict[str, Any]) -> Pieces:
-    """Yield the pages of a PDF."""
+    """Yield the pages of a PDF.
+
+    Raises:
+        RefusedDocument: it asks for a password.
+    """
     import pypdf
 
     reader = pypdf.PdfReader(io.BytesIO(data))
@@ -149,7 +153,12 @@ def _iter_shapes(shapes: Any) -> Iterator[str]:
 
 
 def read_xlsx(data: bytes, request: dict[str, Any]) -> Pieces:
-    """Yield the sheets of a workbook, a line per row; formulas have their last value."""
+    """Yield the sheets of a workbook, a line per row; formulas have their last value.
+
+    Args:
+        data: the whole file.
+        request: its `cells` is the maximal number of cells of the workbook.
+    """
     from openpyxl import load_workbook
 
     book = load_workbook(io.BytesIO(data), read_only=True, data_only=True)

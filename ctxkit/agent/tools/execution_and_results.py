@@ -346,7 +346,7 @@ class ToolAlias:
 
 
 def _end_line(arguments: dict[str, Any]) -> dict[str, Any]:
-    """Replace a number of lines by the last line; the tool itself refuses what is no number."""
+    """Replace a number of lines by the last line; the tool itself refuses other values."""
     lines, others = (
         arguments.get("maxLines"),
         {k: v for k, v in arguments.items() if k != "maxLines"},

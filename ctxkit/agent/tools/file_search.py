@@ -392,7 +392,7 @@ def abbreviate_names(names: Sequence[str]) -> str:
     """Return the first three names, and how many more there are.
 
     Args:
-        names: of files; each is cut to 200 characters.
+        names: names of files; each is cut to 200 characters.
 
     Returns:
         A phrase; empty without names.

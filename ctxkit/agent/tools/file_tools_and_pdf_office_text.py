@@ -61,7 +61,7 @@ class ExtraFiles(Protocol):
     """Readable files beside the root with paths of their own, such as those of a context store."""
 
     def contains(self, path: str) -> bool:
-        """Say whether a path belongs to these files."""
+        """Return whether a path belongs to these files."""
 
     def open_file(self, path: str) -> AbstractContextManager[BinaryIO]:
         """Yield a file, open for reading."""
@@ -363,10 +363,10 @@ class Document(NamedTuple):
 
 
 def is_document(name: str) -> bool:
-    """Say by its name whether a file is a document that can be read.
+    """Return whether a file is, by its name, a document that can be read.
 
     Args:
-        name: of a file; its ending decides.
+        name: name of the file; its ending decides.
 
     Returns:
         True for pdf, docx, pptx and xlsx.
@@ -504,7 +504,7 @@ class CombinedExtraFiles:
         return next(part for part in self._parts if part.contains(path))
 
     def contains(self, path: str) -> bool:
-        """Say whether a path belongs to one of them."""
+        """Return whether a path belongs to one of them."""
         return any(part.contains(path) for part in self._parts)
 
     def open_file(self, path: str) -> AbstractContextManager[BinaryIO]:

@@ -167,6 +167,10 @@ def make_brief_and_summary_tools(
 def require_brief_field_as_text(brief: object, field: str) -> str:
     """Return a field of a brief by its name, else by the name in lower case; other values as JSON.
 
+    Args:
+        brief: the brief as read from JSON; what is no object has no fields.
+        field: name of the field.
+
     Raises:
         BadArguments: there is no such field.
     """

@@ -310,7 +310,15 @@ class RepositoryAgent:
         return "edit", arguments, f"edited {path}: {new.count(chr(10)) + 1} lines now", False
 
     def create_file(self, path: str, text: str) -> ToolRun:
-        """Write a new file."""
+        """Write a new file.
+
+        Args:
+            path: path of the file in the repository.
+            text: its content.
+
+        Returns:
+            Name of the tool, its arguments, its result, and whether the call failed.
+        """
         self.files[path] = text
         return (
             "edit",

@@ -89,7 +89,12 @@ class SessionRecorder:
         self._append_text("system", system)
 
     def add_user_message(self, text: str, pause: float = 60.0) -> None:
-        """Append a user message, `pause` seconds after the last answer."""
+        """Append a user message after a pause.
+
+        Args:
+            text: the message.
+            pause: seconds since the last answer, before they are varied.
+        """
         self.now += self.names.vary_pause(pause)
         self._append_text("user", text)
 
@@ -108,7 +113,7 @@ class SessionRecorder:
 
         Args:
             runs: the tool calls.
-            text: what the model says before them.
+            text: text of the model before them.
             thinking: its reasoning.
             seconds: how long each tool takes; None: drawn, at most 1.5.
         """
@@ -131,7 +136,12 @@ class SessionRecorder:
             )  # fmt: skip
 
     def add_answer(self, text: str, thinking: str = "") -> None:
-        """Append the model call that ends a turn."""
+        """Append the model call that ends a turn.
+
+        Args:
+            text: the reply.
+            thinking: its reasoning; empty: none.
+        """
         self._append_reply(text, thinking, [])
 
     def _replace_names_in(self, arguments: dict[str, Any]) -> dict[str, Any]:

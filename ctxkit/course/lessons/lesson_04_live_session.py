@@ -21,7 +21,7 @@ def ports_in_sight(session: Session) -> dict[str, int]:
     """Return the ports that the messages of a session show: by the name of the service.
 
     Args:
-        session: of the agent of notebook 04; the answer of a turn has it as it was then.
+        session: session of the agent of notebook 04; the answer of a turn has it as it was then.
 
     Returns:
         Port by service, only of services whose port the current prompt shows.

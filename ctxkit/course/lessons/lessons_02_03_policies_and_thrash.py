@@ -76,7 +76,7 @@ def _replay_uncompacted() -> Session:
 
 
 def _find_mistake(replay: Session, index: int) -> str:
-    """Say what is wrong at a call: words or a new result gone, or an old result that stands."""
+    """Describe the mistake at a call: text or a new result removed, or an old result kept."""
     items = replay.sent(index)
     spoken = [item.message.text for item in items if item.message.role != "tool"]
     if len(spoken) < len(_list_spoken(index)):

@@ -87,7 +87,12 @@ async def run_task(name: str, rules: Rules, task: ConfigLookupTask = WORLD) -> c
 
 
 def replay_under_setting(session: ctxkit.Session, name: str) -> ctxkit.Session:
-    """Return the replay of a run under one of the settings, with the price of the run."""
+    """Return the replay of a run under one of the settings, with the price of the run.
+
+    Args:
+        session: the run.
+        name: name of the setting, a key of `make_run_settings()`.
+    """
     rules = make_run_settings()[name]
     is_reader = is_reader_run(session)
     return ctxkit.replay(price_run(session), rules.but(counter=COUNTER) if is_reader else rules)
@@ -109,7 +114,12 @@ def collect_answers(session: ctxkit.Session) -> dict[int, str]:
 
 
 def count_right_answers(session: ctxkit.Session, task: ConfigLookupTask = WORLD) -> int:
-    """Return how many questions were answered with the right numbers."""
+    """Return how many questions were answered with the right numbers.
+
+    Args:
+        session: the run, one question per turn.
+        task: the task that it worked on.
+    """
     answers = collect_answers(session)
     return sum(task.is_right(n, answers.get(n, "")) for n in range(len(task.questions)))
 
@@ -127,7 +137,7 @@ def compare_with_replay(
 
     Args:
         runs: sessions by the name of their setting.
-        task: whose questions they answer.
+        task: the task with the questions.
 
     Returns:
         One row a setting: calls, prompt tokens and dollars, each `predicted` and `real`, then
@@ -154,7 +164,16 @@ def compare_with_replay(
 def record_both_runs(
     name: str = READER, folder: Path = PAIR_FOLDER, task: ConfigLookupTask = WORLD
 ) -> pd.DataFrame:
-    """Run the task under both settings, write sessions and table, and return the table."""
+    """Run the task under both settings, write sessions and table, and return the table.
+
+    Args:
+        name: name of the model.
+        folder: folder of the files; it is created if missing.
+        task: the questions and their files.
+
+    Returns:
+        The table of `compare_with_replay`.
+    """
     runs = _run_settings(name, task)
     folder.mkdir(parents=True, exist_ok=True)
     for session in runs.values():

@@ -57,7 +57,12 @@ class ConfigLookupTask:
         )
 
     def is_right(self, n: int, reply: str) -> bool:
-        """Return whether a reply ends with the numbers of question `n`, in their order."""
+        """Return whether a reply ends with the numbers of question `n`, in their order.
+
+        Args:
+            n: number of the question, from 0.
+            reply: the text of the reply; commas between thousands are ignored.
+        """
         digits = re.findall(r"\d+", re.sub(r"(?<=\d),(?=\d{3}\b)", "", reply))
         expected = [str(self.numbers[each]) for each in self.questions[n]]
         return digits[-len(expected) :] == expected
@@ -85,12 +90,12 @@ def make_lookup_task(
     """Make random files and questions; the same arguments make the same world.
 
     Args:
-        questions: how many are asked, one a turn; fewer where no number is left to ask for.
+        questions: number of questions, one per turn; fewer where no number is left to ask for.
         services: number of files, at most 24.
-        numbers_per_question: how many a question asks for, each of another service.
+        numbers_per_question: numbers that a question asks for, each of another service.
         recent_service_share: share of the numbers that are of one of the last
             `N_RECENT_SERVICES` services.
-        seed: of the random choices.
+        seed: seed of the random choices.
         unseen: use only numbers that training has not seen (`is_excluded_from_training`); False:
         only the others.
 

@@ -242,7 +242,12 @@ def format_message(message: Message) -> str:
 
 
 def compute_rotations(positions: NDArray[np.int64], width: int) -> tuple[Array, Array]:
-    """Return cosines and sines of rotary positions, each (positions, width / 2)."""
+    """Return cosines and sines of rotary positions, each (positions, width / 2).
+
+    Args:
+        positions: position of each token, from 0.
+        width: dimensions of one attention head, an even number.
+    """
     frequencies = 10_000.0 ** (-np.arange(0, width, 2) / width)
     angles = positions[:, None] * frequencies[None, :]
     return np.cos(angles).astype(np.float32), np.sin(angles).astype(np.float32)

@@ -537,7 +537,13 @@ def describe_prediction(
 
 
 def replace_reads(session: Session, reads: Sequence[int]) -> Session:
-    """Return a session whose billed calls have other cache reads; its prompts stay the same."""
+    """Return a session whose billed calls have other cache reads; its prompts stay the same.
+
+    Args:
+        session: a session whose log reports cache reads.
+        reads: tokens read from the cache, one number for each of
+            `select_calls_with_recorded_reads`.
+    """
     calls = zip(
         select_calls_with_recorded_reads(session), get_call_features(session), reads, strict=True
     )
@@ -566,7 +572,12 @@ def _reply(message: Any, read: int, *, hour: bool) -> Any:
 
 
 def with_random_reads(session: Session, seed: int = 0) -> Session:
-    """Return a session that read any number of tokens of each prompt."""
+    """Return a session that read any number of tokens of each prompt.
+
+    Args:
+        session: a session whose log reports cache reads.
+        seed: seed of the random numbers.
+    """
     rng = np.random.default_rng(seed)
     return replace_reads(
         session, [int(rng.integers(a.prompt + 1)) for a in get_call_features(session)]

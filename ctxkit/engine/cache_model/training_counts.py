@@ -241,7 +241,12 @@ def with_initial_idle(
 
 
 def find_main_provider_family(calls: Sequence[CallFeatures], session: Session) -> str:
-    """Return the provider family of most of a session's calls."""
+    """Return the provider family of most of a session's calls.
+
+    Args:
+        calls: features of the session's calls.
+        session: names the family where there are no calls.
+    """
     families = Counter(call.family for call in calls)
     return max(families, key=families.__getitem__) if families else get_cache_family(session, None)
 

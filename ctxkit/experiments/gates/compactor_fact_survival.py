@@ -261,7 +261,7 @@ def split_into_rounds(session: Session, n: int) -> Iterator[ChatMessages]:
     """Yield the messages of a session in `n` parts; no part separates a call from its result.
 
     Args:
-        session: with text; its messages as recorded.
+        session: a session with text; its messages count as recorded.
         n: number of parts.
 
     Yields:

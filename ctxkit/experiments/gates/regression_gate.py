@@ -194,7 +194,11 @@ class GateReport:
         return not self.worse and not self.faults
 
     def check(self) -> None:
-        """Raise an AssertionError with the report as text where the gate is not passed."""
+        """Check that the gate is passed, as a test does.
+
+        Raises:
+            AssertionError: it is not; the message is the report as text.
+        """
         if not self.ok:
             raise AssertionError(self.to_text())
 
@@ -260,8 +264,8 @@ def format_figure(value: float | None, kind: str, sign: str = "") -> str:
     """Return a figure of kind ``usd``, ``count`` or ``share`` as text; None gives ``-``.
 
     Args:
-        value: in dollars, in units, or as a share.
-        kind: of the figure.
+        value: the figure in dollars, in units, or as a share.
+        kind: kind of the figure.
         sign: `+` writes a sign before positive values, too.
 
     Returns:
@@ -291,6 +295,9 @@ def compare_with_baseline(
         before: figures of the baseline, by rules.
         now: the new figures.
         tolerance: relative change, from 0 to 1, that is accepted where it is larger than the noise.
+
+    Returns:
+        The changes, and what could not be compared.
     """
     changes: list[FigureChange] = []
     faults: list[str] = []
@@ -456,6 +463,9 @@ def measure_rules(
         sessions: the sessions to replay.
         rules: one or more rules, as `ctxkit.compare` takes them.
         exam: measure the survival of planted facts too.
+
+    Returns:
+        Figures by the label of the rules and by session.
     """
     from ctxkit.experiments.setting_grids_and_labels import label_rules, resolve_rules_list
     from ctxkit.experiments.sweep_workers import NamedRules, SessionRunner
@@ -482,7 +492,7 @@ def add_exam_share(measured: SessionFigures, session: Session, candidate: Any) -
 
     Args:
         measured: figures of one session under the candidate.
-        session: with text.
+        session: a session with text.
         candidate: rules, or messages of a compactor.
 
     Returns:
@@ -531,7 +541,7 @@ def take_first_with_largest_deviation(repeats: Sequence[float]) -> FigureWithNoi
     """Return the first value, with the largest distance of the others as its noise.
 
     Args:
-        repeats: of repeated measurements; the first one is that of the unchanged session.
+        repeats: results of repeated measurements; the first one is that of the unchanged session.
 
     Returns:
         The figure with its noise, in the unit of the values.

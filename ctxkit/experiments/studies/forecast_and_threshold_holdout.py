@@ -145,7 +145,7 @@ def measure_coverage(
     holds no times.
 
     Args:
-        figure: of a session; sessions of which it is None are left out.
+        figure: returns the figure of a session; sessions for which it is None are left out.
         rows: sessions; None: the table of recorded sessions that ships with the kit.
     """
     groups: dict[tuple[str, str], list[SessionMissCounts]] = {}
@@ -307,7 +307,7 @@ def make_developers(
 
     Args:
         n: number of developers.
-        seed: of all that is random.
+        seed: seed of all that is random.
         sessions: sessions of each.
 
     Example:

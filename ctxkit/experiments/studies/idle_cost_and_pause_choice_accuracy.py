@@ -190,7 +190,7 @@ def make_developers_with_pauses(
 
     Args:
         n: number of developers.
-        seed: of all that is random.
+        seed: seed of all that is random.
         sessions: sessions of each.
 
     Example:

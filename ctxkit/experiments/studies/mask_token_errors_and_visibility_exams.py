@@ -229,8 +229,8 @@ def measure_accuracy_by_visibility(answers: pd.DataFrame, seed: int = 0) -> Accu
     """Compare marks with answers: are those marked as shown answered right more often?
 
     Args:
-        answers: from `read_exam_answers`.
-        seed: of the resampling.
+        answers: the result of `read_exam_answers`.
+        seed: seed of the resampling.
     """
     rng = np.random.default_rng(seed)
     histories = [g for _, g in answers.groupby("history")]

@@ -81,6 +81,9 @@ def compare_policies(runs: pd.DataFrame) -> pd.DataFrame:
 
     Args:
         runs: result of `published_runs_and_tables.read_published_runs`.
+
+    Returns:
+        One row per model and pair of policies, with the columns `RATIO_COLUMNS`.
     """
     import pandas as pd
 
@@ -395,5 +398,10 @@ def bootstrap_ratio(
 
 
 def pair_tasks(before: pd.DataFrame, now: pd.DataFrame) -> pd.DataFrame:
-    """Return the tasks of both runs: columns `x_before` of the first, `x_now` of the other."""
+    """Return the tasks of both runs: columns `x_before` of the first, `x_now` of the other.
+
+    Args:
+        before: one row per task of the first run.
+        now: one row per task of the other run; tasks that only one run has are left out.
+    """
     return before.merge(now, on="task", suffixes=("_before", "_now"), validate="one_to_one")

@@ -200,6 +200,12 @@ def table(name: str) -> pd.DataFrame:
 
 
 def write_table(path: Path, frame: pd.DataFrame, source: str) -> None:
-    """Write a table as CSV with its source as comment lines, five digits per number."""
+    """Write a table as CSV with its source as comment lines, five digits per number.
+
+    Args:
+        path: the file; an existing one is replaced.
+        frame: the table.
+        source: lines that go before it.
+    """
     body = frame.to_csv(index=False, sep=SEPARATOR, float_format=_DIGITS, lineterminator="\n")
     path.write_text("".join(f"# {line}\n" for line in source.splitlines()) + body, encoding="utf-8")

@@ -176,9 +176,9 @@ def make_user_rule_conversations(
 
     Args:
         n: number of talks.
-        seed: of all that is random in them.
-        wordings: of the rules, with `{key}` for the word that occurs nowhere else; a wording
-            without it is its own key.
+        seed: seed of all that is random in them.
+        wordings: wordings of the rules, with `{key}` for the word that occurs nowhere else; a
+            wording without it is its own key.
         stated_within: turns among which the rules are stated, 15 or more.
 
     Returns:
@@ -437,7 +437,7 @@ def make_constraint_conversations(
     Args:
         n: number of talks; each states all of them.
         root: see `read_constraints`.
-        seed: of all that is random in the talks.
+        seed: seed of all that is random in the talks.
 
     Returns:
         The talks, each with the words by which its rules are recognised in a summary.

@@ -143,12 +143,20 @@ def _make_column(block: ColumnBlock, words: Mapping[str, Iterable[str]], name: s
 
 
 class SnapshotFault(NamedTuple):
-    """A place of a log that could not be read, wholly or in part."""
+    """A place of a log that could not be read, wholly or in part.
+
+    Example:
+        >>> from ctxkit.formats.snapshots import SnapshotFault
+        >>> SnapshotFault("a.jsonl", 3, "no JSON", kept=False).line
+        3
+    """
 
     file: str
+    """Path of the log."""
     line: int
     """Counted from 1; 0 for the whole file."""
     why: str
+    """One sentence that says what was expected."""
     kept: bool
     """True if the line is a row of the frame nevertheless, as far as it could be read."""
 
@@ -158,6 +166,12 @@ class SnapshotFaults(tuple[SnapshotFault, ...]):
 
     pandas deep-copies `attrs` with every operation and writes them as JSON; a tuple of tuples
     allows both at no cost.
+
+    Example:
+        >>> from ctxkit.formats.snapshots import SnapshotFault, SnapshotFaults
+        >>> faults = SnapshotFaults([SnapshotFault("a.jsonl", 3, "no JSON", kept=False)])
+        >>> list(faults.frame.columns)
+        ['file', 'line', 'why', 'kept']
     """
 
     __slots__ = ()

@@ -361,7 +361,24 @@ def follow(
 
 
 class Follower:
-    """Iterator over new rows of logs, one frame at a time; created by `follow`."""
+    """Iterator over new rows of logs, one frame at a time; created by `follow`.
+
+    Args:
+        paths: files and folders of logs, absolute; they need not exist yet.
+        poll: seconds between two looks.
+        idle: seconds without new rows after which the iteration ends; None: only `stop` ends it.
+        from_end: True skips the rows that exist already.
+
+    Example:
+        >>> import tempfile
+        >>> from ctxkit.formats.snapshots import SnapshotWriter, follow
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     follower = follow(folder, poll=0.01, idle=0.02)
+        ...     with SnapshotWriter(f"{folder}/ctx_snapshots.jsonl", "a1b2c3d4") as writer:
+        ...         writer.turn("Coder", 0, 1_200, 80)
+        ...     len(follower.new()), len(follower.new())
+        (1, 0)
+    """
 
     def __init__(
         self, paths: list[str], poll: float, idle: float | None, *, from_end: bool = False

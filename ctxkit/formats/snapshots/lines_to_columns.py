@@ -510,7 +510,7 @@ def _parse_record(record: Row, file: str, number: int, report: FaultCollector) -
 
 
 def _rename_session(record: Row, file: str, number: int, report: FaultCollector) -> Row:
-    """Return a line whose session stands under another name with the name of fuseraft."""
+    """Return a line with fuseraft's name for the field of its session."""
     if record.get("session") is not None:
         return record
     name = next((n for n in SESSION_NAMES if record.get(n) is not None), None)

@@ -101,7 +101,12 @@ def split_by_turn(session: Session, bill: SessionBill, prompts: dict[int, str]) 
 
 
 def split_by_model(session: Session, bill: SessionBill) -> list[BillPart]:
-    """Return dollars by the model that answered."""
+    """Return dollars by the model that answered.
+
+    Args:
+        session: names the models of the calls.
+        bill: its bill.
+    """
     return _split_by(
         bill,
         lambda c: sanitize_line(
@@ -111,7 +116,12 @@ def split_by_model(session: Session, bill: SessionBill) -> list[BillPart]:
 
 
 def split_by_agent(session: Session, bill: SessionBill) -> list[BillPart]:
-    """Return dollars by the agent that made the calls."""
+    """Return dollars by the agent that made the calls.
+
+    Args:
+        session: names the agents of the calls.
+        bill: its bill.
+    """
     return _split_by(bill, lambda c: sanitize_line(session.calls[c.call].agent, 60))
 
 

@@ -114,7 +114,12 @@ class TokenSumsByPriceTier:
         """Sums by price and lower edge of the tier."""
 
     def add_calls(self, sent: PromptAndSharedPrefixSizes, calls: Iterable[int]) -> None:
-        """Add calls one by one."""
+        """Add calls one by one.
+
+        Args:
+            sent: tokens of the prompts, and of the prefix that each shares with the prompt before.
+            calls: numbers of the calls, from 0; those that were not billed are skipped.
+        """
         cost_model = self.cost_model
         for call in calls:
             if cost_model.billed[call]:
@@ -128,7 +133,13 @@ class TokenSumsByPriceTier:
                 self.add_tokens(cost_model.model[call], prompt, tokens)
 
     def add_tokens(self, model: int, prompt: int, tokens: FourTokens) -> None:
-        """Add tokens in the price tier of a prompt's size."""
+        """Add tokens in the price tier of a prompt's size.
+
+        Args:
+            model: index of the model in the cost model.
+            prompt: tokens of the call's prompt, which decide the tier.
+            tokens: tokens read from the cache, written to it, sent uncached, and of the reply.
+        """
         edges = self.cost_model.tier_edges[model]
         tier = max((e for e in edges if prompt > e), default=0) if edges else 0
         self._sums[model, tier] = _sum_tokens(self._sums.get((model, tier)), tokens)
@@ -314,6 +325,10 @@ class LogPrefixSums:
     def add_run(self, tally: TokenSumsByPriceTier, sent: RunPromptSizes) -> None:
         """Add the calls of a run: by sums, or one by one where prompts between two compactions
         differ from the log's by no constant, are too short or are in another tier.
+
+        Args:
+            tally: the sums to which the calls are added.
+            sent: the prompts of the run.
         """
         cost_model, calls, special = self.cost_model, self._calls, self._calls.special
         prompts = read = output = 0

@@ -186,7 +186,12 @@ def rows(sessions: Sequence[Session]) -> dict[str, list[Any]]:
 
 
 def make_row(session: Session, bill: SessionBill) -> dict[str, Any]:
-    """Return the values of one session by column, the dollars from its bill."""
+    """Return the values of one session by column, the dollars from its bill.
+
+    Args:
+        session: any session.
+        bill: its bill, for the dollars.
+    """
     return (
         make_session_list_row(session, bill)
         | _describe_session(session)
@@ -196,7 +201,12 @@ def make_row(session: Session, bill: SessionBill) -> dict[str, Any]:
 
 
 def make_session_list_row(session: Session, bill: SessionBill) -> dict[str, Any]:
-    """Return the columns that a list of many sessions shows, without passes for the others."""
+    """Return the columns that a list of many sessions shows, without passes for the others.
+
+    Args:
+        session: any session.
+        bill: its bill, for `cost_usd` and `cost_source`.
+    """
     began, billed = session.started, _list_billed(session)
     if began is None:
         began = min((m.time for m in session.messages if m.time is not None), default=None)

@@ -129,7 +129,12 @@ class EditedHead(msgspec.Struct, gc=False):
         return HeadItem(row, tokens, estimate, self.sources[key] if key else None, last_row)
 
     def message(self, log: MessageLog, place: int) -> Message:
-        """Return the message of one item."""
+        """Return the message of one item.
+
+        Args:
+            log: the log of the history.
+            place: index of the item in the head, from 0.
+        """
         if self.tuple_ is not None or self.columns_ is None:
             return self.items[place].message(log)
         row, key = int(self.columns_["rows"][place]), int(self.columns_["keys"][place])
@@ -158,7 +163,12 @@ class EditedHead(msgspec.Struct, gc=False):
         return int(self.columns_["rows"][place])
 
     def front(self, log: MessageLog, call: int) -> ProtectedFront | None:
-        """Return the protected items as of a call if all of them are at the front, else None."""
+        """Return the protected items as of a call if all of them are at the front, else None.
+
+        Args:
+            log: the log of the history.
+            call: number of a call, from 0; messages that become protected later do not count.
+        """
         if log.late_stays and self.size:
             return self._make_front(self.protected_places(log, call))
         if self.front_ is None:
@@ -171,7 +181,15 @@ class EditedHead(msgspec.Struct, gc=False):
         return ProtectedFront().append(tuple([self.item(p) for p in firm]))
 
     def protected_places(self, log: MessageLog, call: int) -> tuple[int, ...]:
-        """Return the places of the protected items as of a call."""
+        """Return the places of the protected items as of a call.
+
+        Args:
+            log: the log of the history.
+            call: number of a call, from 0; messages that become protected later do not count.
+
+        Returns:
+            Indices of items in the head, rising.
+        """
         if log.late_stays and self.size:
             return self._protected_at(log, call)
         if self.protected_places_ is None:
@@ -193,7 +211,15 @@ class EditedHead(msgspec.Struct, gc=False):
         return tuple(np.flatnonzero(is_protected).tolist())
 
     def column(self, log: MessageLog, name: str) -> NDArray[Any]:
-        """Return a column of the log, or one of `rows source_rows keys contents`."""
+        """Return a column of the log, or one of `rows source_rows keys contents`.
+
+        Args:
+            log: the log of the history.
+            name: name of a column of `MessageLog.column`, or one of the four.
+
+        Returns:
+            One value per item of the head, those of changed messages as changed.
+        """
         if self.columns_ is None:
             self.columns_ = {}
         values = self.columns_.get(name)
@@ -245,7 +271,12 @@ class EditedHead(msgspec.Struct, gc=False):
         return np.where(self.column(log, "rows")[at] < 0, default, row_values)
 
     def count(self, log: MessageLog, role: int) -> int:
-        """Return the number of items with a role."""
+        """Return the number of items with a role.
+
+        Args:
+            log: the log of the history.
+            role: code of the role, as in `ROLE_CODES`.
+        """
         if self.counts_ is None:
             self.counts_ = {}
         n = self.counts_.get(role)
@@ -269,7 +300,13 @@ class EditedHead(msgspec.Struct, gc=False):
         return self.sums_[estimated]
 
     def before(self, position: int, *, estimated: bool = False) -> int:
-        """Return the tokens, or the estimates, of the items before a position."""
+        """Return the tokens, or the estimates, of the items before a position.
+
+        Args:
+            position: index in the head, from 0; its size for the whole head.
+            estimated: whether to add up the estimates of the rules' estimator, not the counted
+                tokens.
+        """
         if self.sums_ is None and self.columns_ is not None and self.tuple_ is None:
             return int(self.columns_["estimates" if estimated else "tokens"][:position].sum())
         if position < 4 and self.tuple_ is not None:
@@ -368,13 +405,23 @@ class Placeholder(msgspec.Struct, frozen=True, gc=False):
         return hash_content(Message(role="tool", parts=(Text(self.text),)))
 
     def message(self, log: MessageLog, row: int) -> Message:
-        """Return the message of the row with only this text."""
+        """Return the message of the row with only this text.
+
+        Args:
+            log: the log of the history.
+            row: the row whose content it replaces.
+        """
         return with_content_id(
             _replace(log.messages[row], parts=(Text(self.text),)), log.messages[row].id
         )
 
     def role(self, log: MessageLog, row: int) -> int:
-        """Return the code of the row's role."""
+        """Return the code of the row's role.
+
+        Args:
+            log: the log of the history.
+            row: the row whose content it replaces.
+        """
         return log.roles[row]
 
     def chars(self) -> int:
@@ -447,7 +494,12 @@ class HeadItem(msgspec.Struct, frozen=True, gc=False):
         return log.roles[self.row] if self.source is None else self.source.role(log, self.row)
 
     def is_protected(self, log: MessageLog, call: int) -> bool:
-        """Return True where it is protected as of a call."""
+        """Return True where it is protected as of a call.
+
+        Args:
+            log: the log of the history.
+            call: number of a call, from 0; a message that becomes protected later is not yet.
+        """
         if self.row >= 0:
             return log.is_protected(self.row, call)
         return self.source is not None and self.source.pinned
@@ -479,7 +531,12 @@ class IntegerKeyCache:
         self._cached: tuple[Ints, Ints] = np.zeros(0, np.int64), np.zeros(0, np.int64)
 
     def get_or_compute(self, numbers: Ints, make: Callable[[int], int]) -> Ints:
-        """Return the value of each id; `make` computes that of the id at a place of the array."""
+        """Return the value of each id; `make` computes that of the id at a place of the array.
+
+        Args:
+            numbers: the ids; one may occur several times.
+            make: computes the value of `numbers[place]`, given the place.
+        """
         # Look up all ids at once; a miss is an id that differs from the one at its sorted place.
         cached, values = self._cached
         at = np.searchsorted(cached, numbers)
@@ -503,6 +560,11 @@ EMPTY_HEAD = EditedHead(front_=ProtectedFront())
 
 
 def replace_all_but_calls(message: Message, text: str) -> Message:
-    """Return a message with only a text and its tool calls."""
+    """Return a message with only a text and its tool calls.
+
+    Args:
+        message: the message to change.
+        text: its new text; empty: the calls only.
+    """
     calls = tuple([p for p in message.parts if isinstance(p, ToolCall)])
     return _replace(message, parts=(Text(text), *calls) if text else calls)

@@ -257,7 +257,15 @@ def _summary_items(view: H, summary: Any, tokens: int | None, before: int) -> tu
 def make_head_item(
     view: H, message: Message, last_row: int, tokens: int | None = None, n: int = 0
 ) -> HeadItem:
-    """Return a new message as an item, with an id that the log does not have."""
+    """Return a new message as an item, with an id that the log does not have.
+
+    Args:
+        view: the history into which the message goes.
+        message: the new message; an id that is empty or taken is replaced.
+        last_row: the last row of the log that it replaces; -1: none.
+        tokens: its size, where that is known without counting; None: it is counted.
+        n: number of the message among those of one edit, for its id.
+    """
     if not message.id or message.id in view.log.index:
         step, place = f".{len(view.steps)}" if view.steps else "", f"-{n}" if n else ""
         message = _replace(message, id=f"{message.role}@{view.call}{step}{place}")
@@ -304,7 +312,7 @@ def keep_messages(view: H, which: Mask, reason: str, method: str | None) -> H:
 
     Args:
         view: the history.
-        which: what is kept, unless its group goes: a boolean for each message, or positions.
+        which: messages to keep, unless their group goes: a boolean for each message, or positions.
         reason: why the others go, for the log.
         method: name of the method, for the log.
 
@@ -333,6 +341,9 @@ def replace_messages(
         text: with a mask, the text of all its messages.
         info: kind, reason, method and usage of the edit.
 
+    Returns:
+        The history after.
+
     Raises:
         UnsoundHistory: a tool call would lose its result, or a result its call.
     """
@@ -358,6 +369,9 @@ def replace_sized_messages(
         view: the history before.
         changes: by position, the new message and its tokens.
         reason: the reason, for people.
+
+    Returns:
+        The history after.
 
     Raises:
         UnsoundHistory: a tool call would lose its result, or a result its call.
@@ -484,6 +498,9 @@ def shorten_or_replace_messages(
         text: with a mask, the text of all its messages.
         info: kind, reason, method and usage of the edit.
 
+    Returns:
+        The history after; `view` itself where nothing changes.
+
     Raises:
         BadArguments: a mask is given without a text.
     """
@@ -607,7 +624,12 @@ def make_session_edits(view: HistoryView) -> tuple[Edit, ...]:
 
 
 def make_session_edit(step: HistoryEdit, now: HistoryView) -> Edit:
-    """Return an edit that led to the history `now` as a session record."""
+    """Return an edit that led to the history `now` as a session record.
+
+    Args:
+        step: the edit and the history before it.
+        now: the history after it.
+    """
     log = step.was.log
     positions = step.positions()
     targets = tuple(step.was[p].id for p in positions)
@@ -659,6 +681,9 @@ def insert_message(
         message: the new message.
         reason: the reason, for people.
         method: the policy's name for its method.
+
+    Returns:
+        The history after.
 
     Raises:
         UnsoundHistory: the position is between a tool call and its result.
@@ -732,6 +757,9 @@ def apply_recorded_edit(view: H, edit: Edit) -> H:
     Args:
         view: the history before.
         edit: the recorded edit; targets that are absent are skipped.
+
+    Returns:
+        The history after.
     """
     present = view.messages
     ids = {m.id: p for p, m in enumerate(present)}

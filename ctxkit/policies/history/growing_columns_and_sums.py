@@ -97,7 +97,15 @@ class RowAndCallSums:
         return other
 
     def get_extra_billed(self, start: int, stop: int) -> NDArray[Any] | int:
-        """Return the tokens billed for the calls start..stop in addition to `C`."""
+        """Return the tokens billed for the calls start..stop in addition to `C`.
+
+        Args:
+            start: first call, from 0.
+            stop: one past the last call.
+
+        Returns:
+            One number per call; 0 where no call of the log was billed more than `C`.
+        """
         if not self.owing:
             return 0
         # The difference of the running sums is what each call was billed.
@@ -106,7 +114,13 @@ class RowAndCallSums:
         return billed
 
     def above(self, limit: float, start: int, stop: int) -> int:
-        """Return the first call in start..stop with a prompt above `limit`, or `stop`."""
+        """Return the first call in start..stop with a prompt above `limit`, or `stop`.
+
+        Args:
+            limit: size of a prompt that is still allowed.
+            start: first call, from 0.
+            stop: one past the last call.
+        """
         if self.rising:
             return bisect_right(self.C, limit, start, stop)
         # The next call is mostly near, so search ahead in steps that grow, not all calls at once.
@@ -120,7 +134,12 @@ class RowAndCallSums:
         return stop
 
     def calls(self, start: int, stop: int) -> NDArray[Any]:
-        """Return the prompt sizes `C` of the calls start..stop as a read-only array."""
+        """Return the prompt sizes `C` of the calls start..stop as a read-only array.
+
+        Args:
+            start: first call, from 0.
+            stop: one past the last call.
+        """
         return self._array.upto(stop)[start:stop]
 
 

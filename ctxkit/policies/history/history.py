@@ -156,6 +156,9 @@ class History(HistoryView, frozen=True):
             tokens: size of the summary, where it is known better than by counting.
             method: the policy's name for its method.
             usage: usage of the summariser's call, real or estimated.
+
+        Returns:
+            The new history; this one where nothing changes.
         """
         words: EditInfo = ("summarised", reason, method, usage)
         return edits.cut_range(self, start, before, (summary, tokens), words)
@@ -172,6 +175,9 @@ class History(HistoryView, frozen=True):
             reason: the reason, for people.
             start: first position that is removed, where `which` is an int.
             method: the policy's name for its method.
+
+        Returns:
+            The new history; this one where nothing changes.
         """
         if isinstance(which, (int, np.integer)) and not isinstance(which, bool):
             words: EditInfo = ("dropped", reason, method, None)
@@ -189,6 +195,9 @@ class History(HistoryView, frozen=True):
             reason: the reason, for people.
             method: the policy's name for its method.
 
+        Returns:
+            The new history.
+
         Raises:
             UnsoundHistory: the position is between a tool call and its result.
         """
@@ -199,6 +208,9 @@ class History(HistoryView, frozen=True):
 
         Args:
             error: the error of the summary; empty: no change.
+
+        Returns:
+            The history with the mark.
         """
         return edits.mark_fallback(self, error)
 
@@ -212,6 +224,9 @@ class History(HistoryView, frozen=True):
                 anyway.
             reason: the reason, for people, why the others are removed.
             method: the policy's name for its method.
+
+        Returns:
+            The new history; this one where nothing changes.
         """
         return edits.keep_messages(self, mask, reason, method)
 
@@ -230,6 +245,9 @@ class History(HistoryView, frozen=True):
             text: with a mask, the placeholder text of all its messages.
             reason: the reason, for people.
             method: the policy's name for its method.
+
+        Returns:
+            The new history; this one where nothing changes.
         """
         return edits.shorten_or_replace_messages(
             self, changes, text, ("shortened", reason, method, None)
@@ -251,6 +269,9 @@ class History(HistoryView, frozen=True):
             reason: the reason, for people.
             method: the policy's name for its method.
 
+        Returns:
+            The new history; this one where nothing changes.
+
         Raises:
             UnsoundHistory: a tool call would lose its result, or a result its call.
         """
@@ -264,6 +285,9 @@ class History(HistoryView, frozen=True):
         Args:
             changes: by position, the new message and its tokens.
             reason: the reason, for people.
+
+        Returns:
+            The new history; this one where nothing changes.
 
         Raises:
             UnsoundHistory: a tool call would lose its result, or a result its call.
@@ -288,13 +312,23 @@ class History(HistoryView, frozen=True):
         return edits.make_history_of_messages(self, messages, reason, method=method)
 
     def apply(self, edit: Edit) -> Self:
-        """Apply a recorded edit as far as its targets are present; pairs are not checked."""
+        """Apply a recorded edit as far as its targets are present; pairs are not checked.
+
+        Args:
+            edit: an edit of a session; targets that are absent are skipped.
+
+        Returns:
+            The new history.
+        """
         return edits.apply_recorded_edit(self, edit)
 
     # -- reading masks and edits ------------------------------------------------------------------
 
     def mask(self, which: Mask) -> NDArray[Any]:
         """Return a boolean for each message, from booleans or positions.
+
+        Args:
+            which: booleans, one per message, or an array of positions.
 
         Raises:
             BadArguments: the number of booleans differs, or a position is out of range.
@@ -303,6 +337,9 @@ class History(HistoryView, frozen=True):
 
     def positions(self, which: Mask) -> NDArray[Any]:
         """Return the sorted positions of a mask; an array of sorted positions is returned as is.
+
+        Args:
+            which: booleans, one per message, or an array of positions.
 
         Raises:
             BadArguments: as `mask` does.

@@ -429,7 +429,7 @@ def count_tokens_before(view: HistoryView, position: int, *, estimated: bool = F
     Args:
         view: the history.
         position: one past the last message that counts.
-        estimated: by the system's own estimate instead of the counter.
+        estimated: whether to use the system's own estimate instead of the counter.
 
     Returns:
         Tokens; of all messages for the length of the history.
@@ -443,7 +443,12 @@ def count_tokens_before(view: HistoryView, position: int, *, estimated: bool = F
 
 
 def find_next_safe_cut(view: HistoryView, position: int) -> int:
-    """Return the first safe cut at or after a position; 0 where there is none."""
+    """Return the first safe cut at or after a position; 0 where there is none.
+
+    Args:
+        view: the history.
+        position: index among its messages; a cut at 3 separates the first three from the rest.
+    """
     nh = view.head.size
     if position >= nh:
         row_offset = view.lo - nh
@@ -455,7 +460,12 @@ def find_next_safe_cut(view: HistoryView, position: int) -> int:
 
 
 def find_last_safe_cut(view: HistoryView, position: int) -> int:
-    """Return the last safe cut at or before a position; 0 where there is none."""
+    """Return the last safe cut at or before a position; 0 where there is none.
+
+    Args:
+        view: the history.
+        position: index among its messages; values beyond the end count as the end.
+    """
     position = min(position, len(view))
     while position > 0 and not is_safe_cut(view, position):
         position -= 1
@@ -463,7 +473,12 @@ def find_last_safe_cut(view: HistoryView, position: int) -> int:
 
 
 def is_safe_cut(view: HistoryView, position: int) -> bool:
-    """Return True where a cut before a position parts no tool call from its result."""
+    """Return True where a cut before a position parts no tool call from its result.
+
+    Args:
+        view: the history.
+        position: index of the first message after the cut.
+    """
     nh = view.head.size
     row = view.lo + max(position - nh, 0)
     for p in range(position, nh):

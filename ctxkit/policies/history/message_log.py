@@ -122,7 +122,13 @@ class CallGroupBoundaries:
         self._columns["stays"].forget(new[0])
 
     def is_protected(self, row: int, call: float = inf) -> bool:
-        """Return True where a row is protected, as of a call."""
+        """Return True where a row is protected, as of a call.
+
+        Args:
+            row: row of the log, from 0.
+            call: number of a call, from 0: rows that become protected later do not count; by
+                default all count.
+        """
         return row in self._protected and self.late_stays.get(row, 0) <= call
 
     def get_protected_rows(self, call: int) -> list[int]:
@@ -445,7 +451,11 @@ class MessageLog(CallGroupBoundaries):
         return names.setdefault(name, len(names))
 
     def names(self, kind: str) -> tuple[str, ...]:
-        """Return the names of agents or tools, indexed by code; ``""`` stands for no tool."""
+        """Return the names of agents or tools, indexed by code; ``""`` stands for no tool.
+
+        Args:
+            kind: `agent` or `tool`.
+        """
         self.column(f"{kind}s")
         return tuple(self._names[kind])
 

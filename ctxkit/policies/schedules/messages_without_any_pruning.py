@@ -114,7 +114,13 @@ class UnprunedMessages:
         return self.log.roles[p + self._row_offset]
 
     def of_roles(self, start: int, stop: int, codes: frozenset[int] | None) -> list[int]:
-        """Return the positions in start..stop of some roles (None: of any)."""
+        """Return the positions in start..stop of some roles (None: of any).
+
+        Args:
+            start: first position.
+            stop: one past the last position.
+            codes: codes of roles, as in `ROLE_CODES`; None: any role.
+        """
         if codes is None:
             return list(range(start, stop))
         in_head = [p for p in range(start, min(stop, self.head)) if self.role(p) in codes]
@@ -222,7 +228,12 @@ class UnprunedMessages:
         return max(self.log.late_stays.get(row, 0), self.arrival(p))
 
     def is_safe(self, p: int, call: int) -> bool:
-        """Return True where, at a call, a cut before a position parts no call from its result."""
+        """Return True where, at a call, a cut before a position parts no call from its result.
+
+        Args:
+            p: position of the first message after the cut.
+            call: number of the call, from 0.
+        """
         count = self.count_arrived(call)
         # Messages that replaced others belong to no group: look at the first recorded row.
         while p < self.head and self.row(p) < 0:
@@ -249,7 +260,12 @@ class UnprunedMessages:
         return [p for p in positions if p is not None and p < count]
 
     def newly_protected(self, start: int, stop: int) -> list[tuple[int, int]]:
-        """Return the positions that become protected at start..stop, as sorted (call, position)."""
+        """Return the positions that become protected at start..stop, as sorted (call, position).
+
+        Args:
+            start: first call.
+            stop: one past the last call.
+        """
         pairs = []
         for row, call in reversed(self.log.late_stays.items()):
             if call < start:
@@ -260,7 +276,12 @@ class UnprunedMessages:
         return sorted(pairs)
 
     def parted(self, start: int, stop: int) -> set[int]:
-        """Return the calls at start..stop with a late tool result, which makes some cuts unsafe."""
+        """Return the calls at start..stop with a late tool result, which makes some cuts unsafe.
+
+        Args:
+            start: first call.
+            stop: one past the last call.
+        """
         calls = takewhile(lambda call: call >= start, reversed(self.log.late_cuts.values()))
         return {call for call in calls if call < stop}
 
@@ -277,7 +298,12 @@ class UnprunedMessages:
         return self._turn_edges[row]
 
     def turn_changes(self, start: int, stop: int) -> list[int]:
-        """Return the calls at start..stop that begin a turn; the first call of the history does."""
+        """Return the calls at start..stop that begin a turn; the first call of the history does.
+
+        Args:
+            start: first call.
+            stop: one past the last call.
+        """
         turn_rows, calls, call = self.log.turn_firsts, list[int](), start
         while call < stop:
             row = self.log.turn_first(call)
@@ -296,7 +322,12 @@ class UnprunedMessages:
         return NEVER if call == len(turn_rows) and self.log.turn_first(call) <= row else call
 
     def became_past(self, start: int, stop: int) -> list[tuple[int, int]]:
-        """Return the positions whose turn ends at start..stop, as sorted (call, position)."""
+        """Return the positions whose turn ends at start..stop, as sorted (call, position).
+
+        Args:
+            start: first call.
+            stop: one past the last call.
+        """
         new = self._past_on_arrival(self.count_arrived(start - 1), self.count_arrived(stop - 1))
         pairs = [(self.arrival(p), p) for p in new]
         last_edge = self.turn_edge(start - 1) if start > self.begin else 0
@@ -326,13 +357,23 @@ class UnprunedMessages:
     # -- columns -----------------------------------------------------------------------------------
 
     def contents(self, start: int, stop: int) -> NDArray[Any]:
-        """Return the hashes of the recorded content of the positions start..stop."""
+        """Return the hashes of the recorded content of the positions start..stop.
+
+        Args:
+            start: first position.
+            stop: one past the last position.
+        """
         tail = -np.arange(max(start, self.head), stop) - self._row_offset - 1
         head = self.history.head.column(self.log, "contents")[start:stop]
         return np.concatenate((head, tail))
 
     def sizes(self, start: int, stop: int) -> list[int]:
-        """Return the tokens of the positions start..stop as recorded."""
+        """Return the tokens of the positions start..stop as recorded.
+
+        Args:
+            start: first position.
+            stop: one past the last position.
+        """
         first_row = max(start, self.head) + self._row_offset
         tail = self.log.tokens.sizes[first_row : stop + self._row_offset]
         return [item.tokens for item in self._items[start:stop]] + tail

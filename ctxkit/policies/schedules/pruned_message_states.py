@@ -203,7 +203,13 @@ class LayerSums:
         """For each kind one sum per call, from the layer's first call on."""
 
     def at(self, layer: ReadOnlyLayer, call: int, kind: int) -> int:
-        """Return the sum of one kind at a call."""
+        """Return the sum of one kind at a call.
+
+        Args:
+            layer: the layer that owns this object.
+            call: number of the call; the sums of all calls up to it are computed and stored.
+            kind: `SUM_TOKENS`, `SUM_CHARS` or `SUM_RESULT_CHARS`.
+        """
         column, first_call = self._columns.setdefault(kind, []), layer.rows.begin
         if call - first_call >= len(column):
             _extend_sums(layer, column, first_call + len(column), kind)
@@ -540,7 +546,12 @@ class PruningPartChanges:
 
 
 def find_state_in_force(states: Sequence[MessageState], call: int) -> MessageState:
-    """Return the last state that began at a call or before; mostly that is the last of all."""
+    """Return the last state that began at a call or before; mostly that is the last of all.
+
+    Args:
+        states: the states of one message, by rising call.
+        call: number of the call; the first state applies to all calls before its own, too.
+    """
     i = len(states) - 1
     while i and states[i].call > call:
         i -= 1

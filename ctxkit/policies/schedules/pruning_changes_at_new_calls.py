@@ -60,7 +60,12 @@ class HasSchedule(Protocol):
     """A part of a pruning that says which messages it changes, and from which call on."""
 
     def schedule(self, view: ScheduleView, budget: ContextBudget, /) -> None:
-        """Say what changes at the new calls of the view."""
+        """Say what changes at the new calls of the view.
+
+        Args:
+            view: the messages and the new calls, `view.start` to `view.stop`.
+            budget: the limit and reserve in tokens.
+        """
 
 
 class ScheduleView:
@@ -212,7 +217,12 @@ class ScheduleView:
         return is_first and edge < self.count_arrived(call) and self.role(edge) == USER
 
     def stays(self, p: int, call: int) -> bool:
-        """Return True where a message is protected from pruning at a call."""
+        """Return True where a message is protected from pruning at a call.
+
+        Args:
+            p: position of the message.
+            call: number of the call.
+        """
         return self.rows.stays_from(p) <= call
 
     def is_safe(self, p: int, call: int) -> bool:
@@ -247,7 +257,12 @@ class ScheduleView:
         return log.sent[call] - log.end_times[call - 1] if 0 < call < log.calls else float("nan")
 
     def is_tool(self, p: int, patterns: tuple[str, ...]) -> bool:
-        """Return True for the result of a tool that matches one of these names or globs."""
+        """Return True for the result of a tool that matches one of these names or globs.
+
+        Args:
+            p: position of the message.
+            patterns: names or globs of tools; `*` matches any message, an empty tuple none.
+        """
         if not patterns or "*" in patterns:
             return bool(patterns)
         row = self.rows.row(p)
@@ -421,7 +436,12 @@ class TextsByPosition:
         self._texts: list[str] = []
 
     def insert(self, p: int, text: str) -> None:
-        """Insert the text of a position, or replace it."""
+        """Insert the text of a position, or replace it.
+
+        Args:
+            p: position of the message.
+            text: its text.
+        """
         i = bisect_left(self._positions, p)
         is_present = i < len(self._positions) and self._positions[i] == p
         if i == len(self._positions):
@@ -465,13 +485,25 @@ class VisiblePositions(PositionsByAge):
         return bisect_left(self.positions, p)
 
     def safe(self, view: ScheduleView, i: int, call: int) -> int:
-        """Return the first index >= `i` at which a cut is safe, or the number of positions."""
+        """Return the first index >= `i` at which a cut is safe, or the number of positions.
+
+        Args:
+            view: the messages of the schedule.
+            i: index among the visible positions, from 0.
+            call: number of the call.
+        """
         while i < len(self.positions) and not view.is_safe(self.positions[i], call):
             i += 1
         return min(i, len(self.positions))
 
     def safe_before(self, view: ScheduleView, i: int, call: int) -> int:
-        """Return the last index <= `i` at which a cut is safe; 0 where there is none."""
+        """Return the last index <= `i` at which a cut is safe; 0 where there is none.
+
+        Args:
+            view: the messages of the schedule.
+            i: index among the visible positions, from 0.
+            call: number of the call.
+        """
         while 0 < i < len(self.positions) and not view.is_safe(self.positions[i], call):
             i -= 1
         return i

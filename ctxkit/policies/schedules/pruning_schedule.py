@@ -280,7 +280,13 @@ class StageByCallLayer:
         """One past the last call whose changes are in `_events`."""
 
     def extend(self, stop: int, choose: StageChooser) -> None:
-        """Choose the stage of each new call."""
+        """Choose the stage of each new call.
+
+        Args:
+            stop: one past the last new call.
+            choose: returns the index of the stage of a call, given the call and a function from the
+                index of a stage to the tokens of the call's prompt under it.
+        """
         start, self.stop = self.stop, stop
         for call in range(start, stop):
             stage = int(choose(call, partial(self._size, call)))

@@ -38,7 +38,12 @@ HINT_KEYS = ("path", "command", "script", "url", "key", "query", "message", "bra
 
 
 def replace_text(message: Message, text: str) -> Message:
-    """Return the message with one text in place of texts and images; calls and reasoning stay."""
+    """Return the message with one text in place of texts and images; calls and reasoning stay.
+
+    Args:
+        message: the message to change.
+        text: its new text; empty: none.
+    """
     thinking = [p for p in message.parts if isinstance(p, Thinking)]
     calls = [p for p in message.parts if isinstance(p, ToolCall)]
     return _replace(message, parts=(*thinking, *((Text(text),) if text else ()), *calls))
@@ -55,7 +60,12 @@ def strip_to_text(message: Message) -> Message:
 
 
 def without_calls(message: Message, ids: Container[str | None]) -> Message:
-    """Return the message without the tool calls of these ids."""
+    """Return the message without the tool calls of these ids.
+
+    Args:
+        message: any message.
+        ids: ids of the calls to remove.
+    """
     return _with_parts(message, lambda p: not (isinstance(p, ToolCall) and p.id in ids))
 
 
@@ -93,7 +103,12 @@ def count_lines(text: str) -> int:
 
 
 def replace_images_by_marker(message: Message, image: str) -> str:
-    """Return the text parts in order, with a marker in place of each image."""
+    """Return the text parts in order, with a marker in place of each image.
+
+    Args:
+        message: the message to read.
+        image: the marker.
+    """
     texts = (
         p.text if isinstance(p, Text) else image
         for p in message.parts
@@ -208,7 +223,13 @@ def truncate_middle(text: str, head: int, tail: int, marker: str) -> str:
 
 
 def truncate_lines(text: str, limit: int, mode: TruncateMode) -> str:
-    """Cut to `limit` lines; both ends stay where the limit is at least 4 (the agent `ai`)."""
+    """Cut to `limit` lines; both ends stay where the limit is at least 4 (the agent `ai`).
+
+    Args:
+        text: any text.
+        limit: number of lines to keep; 0: all.
+        mode: `head` keeps the beginning only.
+    """
     rows = text.split("\n")
     if limit <= 0 or len(rows) <= limit:
         return text

@@ -79,7 +79,13 @@ def _call_text(call: ToolCall) -> str:
 
 
 def format_tool_result_for_ai_preset(text: str, head: int = 1200, tail: int = 600) -> str:
-    """Return a tool result as in the summary prompt of `ai`; empty: `(empty output)`."""
+    """Return a tool result as in the summary prompt of `ai`; empty: `(empty output)`.
+
+    Args:
+        text: the result.
+        head: characters to keep of its beginning.
+        tail: characters to keep of its end.
+    """
     return (
         message_content_and_truncation.truncate_middle(text, head, tail, "\n... (truncated) ...\n")
         or "(empty output)"
@@ -195,7 +201,12 @@ def find_identifiers(text: str, *, limit: int = 50, inner_paths: bool = False) -
 
 
 def select_file_identifiers(identifiers: Iterable[str], limit: int = 20) -> tuple[str, ...]:
-    """Return the identifiers with a slash or a dot, which look like files (URLs too, as Tyrum)."""
+    """Return the identifiers with a slash or a dot, which look like files (URLs too, as Tyrum).
+
+    Args:
+        identifiers: names and paths, in order of preference.
+        limit: maximum number to return.
+    """
     return tuple(n for n in identifiers if "/" in n or "." in n)[:limit]
 
 
@@ -359,8 +370,8 @@ def find_invented_approvals(
     """Return the sentences that mention an approval which the user never gave.
 
     Args:
-        lines: of the summary.
-        user_texts: what the user wrote.
+        lines: lines of the summary.
+        user_texts: texts of the user's messages.
         recorded_approvals: the approvals that are on record, each in words.
     """
     user_stems = [_stems(s) for text in user_texts for s in split_statements(text)]

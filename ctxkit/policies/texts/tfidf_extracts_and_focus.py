@@ -105,6 +105,10 @@ def weigh_lines(lines: LineIndex, parts: NDArray[Any]) -> WeightedLines:
     The weight of a line of k words among n lines is sum(ln(1 + n / lines with the word)) /
     (8 + k) ** 0.9, times 1.6 with a cue, times 1.5 for the first line and for earlier summaries,
     times 0.7 to 1.3 by its place.
+
+    Args:
+        lines: the line index of the session.
+        parts: the parts of the passage, in order.
     """
     firsts, starts = lines.firsts.all, lines.starts.all
     line_numbers = expand_ranges(firsts[parts], firsts[parts + 1] - firsts[parts])
@@ -165,6 +169,12 @@ def choose_lines(
     The marginal weight of a line is its weight less 0.8 of it times the largest share of words
     that it has in common with a line chosen before; of equal lines the first is chosen. Where all
     lines fit together, none needs to be weighed against another.
+
+    Args:
+        weighed: the lines with their words, costs and weights.
+        places: indices into `weighed` of the lines to choose from.
+        budget: characters that the chosen lines may take, as `weighed.costs` counts them.
+        already_chosen: places of lines that are in the extract already.
     """
     weights = weighed.weights
     if len(places) > MAX_CANDIDATES:

@@ -267,7 +267,7 @@ def redact_value_for_sharing(value: str, message_text: str) -> str:
     an address or a long id; the names of home folders are left out.
 
     Args:
-        value: what the compaction took.
+        value: the content that the compaction removed.
         message_text: the text of the message that stated it.
     """
     is_hidden = redact(value) != value or (

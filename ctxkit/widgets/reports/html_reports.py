@@ -249,7 +249,7 @@ def render_comparison_report(frame: Comparison) -> str:
     """Return the report as one HTML file.
 
     Args:
-        frame: of `ck.compare`.
+        frame: result of `ck.compare`.
 
     Returns:
         A document that needs no network; sections without figures are left out.
@@ -319,7 +319,7 @@ def render_sweep_report(frame: pd.DataFrame) -> str:
     """Return the report as one HTML file.
 
     Args:
-        frame: of `ck.sweep`, failed runs included.
+        frame: result of `ck.sweep`, failed runs included.
 
     Returns:
         A document that needs no network; tables have a bounded number of rows.
@@ -358,7 +358,7 @@ def make_frontier_chart(frame: pd.DataFrame) -> Chart | None:
     """Return the frontier; None where no setting has both dollars and loss.
 
     Args:
-        frame: of `ck.compare` or `ck.sweep`.
+        frame: result of `ck.compare` or `ck.sweep`.
 
     Returns:
         The chart of dollars against loss.
@@ -373,7 +373,7 @@ def list_run_columns(frame: pd.DataFrame) -> list[str]:
     """Return the columns of a run that are shown: its session, its settings, its chief figures.
 
     Args:
-        frame: of `ck.sweep`.
+        frame: result of `ck.sweep`.
 
     Returns:
         Names of columns of the frame.
@@ -385,7 +385,7 @@ def describe_sweep_caveats(frame: pd.DataFrame) -> list[str]:
     """Describe the caveats of a sweep: few sessions, missing figures.
 
     Args:
-        frame: of `ck.sweep`.
+        frame: result of `ck.sweep`.
 
     Returns:
         Sentences; empty for a complete sweep over enough sessions with loss.
@@ -495,6 +495,11 @@ def format_score(name: str, value: Any) -> str:
 def render_runs_table(frame: pd.DataFrame, names: Sequence[str], *, caption: str = "") -> str:
     """Return rows of scores as an HTML table of these columns, a bounded number of rows; empty
     without figures.
+
+    Args:
+        frame: one row per run, as `compare` returns it.
+        names: columns to show; one without any value is left out.
+        caption: a sentence above the table; empty: none.
     """
     names = [n for n in names if frame[n].notna().any()]
     if not names:
@@ -518,8 +523,11 @@ def format_column_heading(name: str) -> str:
 
 
 def list_failed_runs(frame: pd.DataFrame, column: str = "error") -> list[tuple[str, str, str]]:
-    """Return session, rules and reason of the runs without figures; with `note`, what was odd about
-    the others.
+    """Return session, rules and text of the runs that have a text in a column, at most `MAX_ROWS`.
+
+    Args:
+        frame: one row per run, as `compare` returns it.
+        column: `error`: why there are no figures; `note`: what is unusual about a run with figures.
     """
     failed = frame[frame[column].notna()]
     return [
@@ -571,7 +579,7 @@ def describe_session_cost_accuracy(session: Session) -> list[str]:
     """Return the sentences for a session; of a replay those of its record, and what a replay is.
 
     Args:
-        session: with calls.
+        session: a session with calls.
 
     Returns:
         Sentences on cache prediction, cache misses, prices and counter, then the notes of the log.

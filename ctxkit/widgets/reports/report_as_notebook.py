@@ -115,7 +115,7 @@ def make_comparison_cells(frame: Comparison) -> Iterator[Any]:
     """Yield the cells of a comparison's report.
 
     Args:
-        frame: of `ck.compare`; its rows and the record are packed into a cell.
+        frame: result of `ck.compare`; its rows and the record are packed into a cell.
 
     Yields:
         Cells of nbformat with their outputs.
@@ -161,7 +161,7 @@ def make_sweep_cells(frame: pd.DataFrame) -> Iterator[Any]:
     """Yield the cells of a sweep's report.
 
     Args:
-        frame: of `ck.sweep`; its rows are packed into a cell.
+        frame: result of `ck.sweep`; its rows are packed into a cell.
 
     Yields:
         Cells of nbformat with their outputs.
@@ -239,8 +239,11 @@ def escape_markdown(text: str, limit: int = 600) -> str:
 
 
 def make_markdown_cell(*paragraphs: str, sentences: Iterable[str] = ()) -> Any:
-    """Return a Markdown cell of paragraphs, which are Markdown already, and sentences of plain text
-    as a list.
+    """Return a Markdown cell of paragraphs and a list.
+
+    Args:
+        *paragraphs: Markdown; empty ones are left out.
+        sentences: plain text, which is escaped; one item of the list each.
     """
     from nbformat.v4 import new_markdown_cell
 
@@ -272,7 +275,7 @@ def encode_notebook(cells: Iterable[Any]) -> str:
     """Return a notebook as the text of its file.
 
     Args:
-        cells: of nbformat; they get ids in order.
+        cells: cells of nbformat; they get ids in order.
 
     Returns:
         JSON with a line feed at its end.

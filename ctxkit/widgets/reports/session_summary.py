@@ -258,7 +258,7 @@ def tabulate_compactions(session: Session, rows: int | None = None) -> Table:
 
 
 def _describe_last_error(row: Any) -> str:
-    """Return in a sentence why the last compaction failed or was refused, and what stands now."""
+    """Return a sentence on why the last compaction failed or was refused, and what followed."""
     why = sanitize_line(shorten_litellm_error(row.error), 240).rstrip(".")
     if row.kind in ATTEMPT_OUTCOMES:
         return f"The last was {row.kind} ({why}): the history is as it was."
@@ -299,8 +299,8 @@ def tabulate_sessions(
 
     Args:
         sessions: any sessions.
-        rows: how many are shown.
-        names: what they are called, where that is known; else their titles.
+        rows: number of rows to show.
+        names: their names, where they are known; else their titles.
     """
     listed = list(sessions[:rows])
     called = list(names[:rows]) or make_unique_titles(listed)
