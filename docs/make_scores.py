@@ -15,7 +15,7 @@ _AS_SESSION_FRAME = "as in the session frame"
 _WITHOUT_USAGE = "missing where the record has no usage"
 _NO_USE = "0 where nothing changed, else missing where nothing is used again"
 _DEFINITIONS = {
-    "window_tokens": "missing where the record's window is, also if the rules have one",
+    "window_tokens": "missing where the record's is, even if the rules have one",
     "fresh_tokens": _WITHOUT_USAGE,
     "cache_write_tokens": "0 where reads are known and writes are not",
     "output_tokens": "missing where no call has it",
@@ -131,8 +131,8 @@ format (`tests/metrics/score_oracle.py` does it).
 - `session.sent(call)` has a message *in its own words* where `row` is 0 or more and `changed_by` is missing; all other
   items but the `fixed` one are *inserted*. After a compaction that no call follows the prompt is `session.view()`. A
   *change* is each compaction, and each prompt that is not the one before and what came since.
-- Tokens and dollars are sums over the call frame's rows that have a prompt. The prompt of a call without usage is the
-  sum of the sizes in `session.sent(call)`.
+- Tokens and dollars are sums over the call frame's rows that have a prompt (all rows, if none has). The prompt of a call
+  without usage is the sum of the sizes in `session.sent(call)`.
 - Two tool calls are equal if the tool (in any case) and the arguments are equal, or the text of arguments that cannot
   be read. Two that read a file are equal if the file is. A compaction removed a tool call if the message that makes or
   answers it is then for the first time not sent in its own words. Figures on tool calls after a compaction do not end at
