@@ -14,10 +14,15 @@ if TYPE_CHECKING:
     from trust_presets import PresetComparison
 
 NOTES = """
-Of 11 more compactions of Codex (0.118 to 0.145) and 2 of Claude Code (2.1.39), in the training logs
-and those held out, 3 and 2 are within two calls. Codex triggers at 90 % of a model's whole window,
-of which its log shows 95 %, and counts old reasoning by its encrypted text, which public logs omit:
-5 of the other 8 reach the trigger with twice the logged reasoning tokens. 3 remain unexplained.
+In the training logs and those held out:
+
+| program | within two calls | if reasoning counts twice | unexplained |
+| --- | --- | --- | --- |
+| Codex 0.118 to 0.145 | 3 of 11 | 5 | 3 |
+| Claude Code 2.1.39 | 2 of 2 | 0 | 0 |
+
+Codex triggers at 90 % of a model's whole window, of which its log shows 95 %, and counts old
+reasoning by its encrypted text, which public logs omit.
 """
 HEAD = (
     "| session | compaction | preset | recorded: before call | tokens | preset: before call "
@@ -51,8 +56,8 @@ def format_chapter(folder: Path) -> str:
         f"{near_n} of {len(automatic)} are within {NEAR_CALLS} calls ({share:.0%}; goal: 80 %, "
         f"{'reached' if share >= 0.8 else '**missed**'}); {unexplained_n} of the others have no "
         "known cause. "
-        f"Left out: manual ones ({by_hand_n} without a mark), and {test_logs_n} in test logs "
-        "without a real conversation.\n\n" + HEAD + "".join(map(_format_row, comparisons)) + NOTES
+        f"Left out: manual ones ({by_hand_n} without a mark), and {test_logs_n} in test logs.\n\n"
+        f"{HEAD}{''.join(map(_format_row, comparisons))}{NOTES}"
     )
 
 

@@ -120,10 +120,10 @@ def describe_training_table(rows: Sequence[SessionMissCounts]) -> str:
     )
     lines = [f"| {name} | {value} |" for name, value in table]
     return (
-        "Sessions of 8 calls or more whose models have a price are predicted, each from the logs "
-        "of **other developers**: from sizes, times, models, events and the lifetime of cache "
-        "writes, without cache reads ([why](decisions/011-what-a-prediction-is-told.md)). The "
-        "training data are counts, rates and sizes, without text:\n\n"
+        "Sessions of 8 calls or more whose models have a price are predicted from the logs of "
+        "**other developers**, without their own cache reads "
+        "([why](decisions/011-what-a-prediction-is-told.md)). The training data are counts, rates "
+        "and sizes, without text:\n\n"
         "| training data | |\n| --- | --- |\n" + "\n".join(lines) + "\n"
     )
 
@@ -136,7 +136,8 @@ def format_section(rows: Sequence[SessionMissCounts]) -> str:
         for mode, sessions_of_mode in judged.items()
     }
     lines = ["### Developers never seen\n"]
-    lines += [f"Kinds of session with {MIN_DEVELOPERS} or more other developers:\n"]
+    head = f"Kinds of session with {MIN_DEVELOPERS} or more other developers follow. A figure from"
+    lines += [f"{head} fewer than {ESTABLISHED} developers is **not established**.\n"]
     lines += _format_head("evidence")
     for mode, label in MODES.items():
         lines += [_format_line(f"{label}: 8 calls or more", taught[mode])]
@@ -209,18 +210,17 @@ SUMMARY = """## What you may believe
    (median, 90th percentile) from the log alone, {folder} with a folder of their logs, and {known}
    if the rates also learn from those logs. The cache lifetime alone gives {lifetime}.
 2. Sessions of {long} calls or more: {long_alone}; {long_folder}; {long_known}.
-3. This holds for {tools}, {owners} developers, and kinds of session with training data from
-   {near} or more other developers.
-4. The 80 % interval covers {held} of the sessions ({held_mean} in the mean over developers), with
-   constants chosen without the logs of the developer in question.
+3. This holds for {tools}, {owners} developers, and kinds of session with logs of {near} or more
+   other developers.
+4. The 80 % interval covers {held} of the sessions ({held_mean} in the mean over developers). Its
+   constants were chosen without the developer's logs.
 5. Its median width is {width} of the recorded cost; no narrower claim is made about one session.
 6. Main sessions of Codex: {codex} ({codex_note}). They beat the lifetime alone in only
-   {codex_better} of the bootstrap samples of developers, so no advantage is claimed.
+   {codex_better} of the bootstrap samples, so no advantage is claimed.
 7. Pi, opencode, models behind routers and subagents of Codex: no claim, and no interval.
-8. Without training logs for the tool, model family and kind of agent, the prediction uses the
-   lifetime alone, with the range of its past errors.
-9. Expect one session in ten to exceed the second figure of line 1, and larger errors for some
-   developers, as rates of unexplained misses differ.
+8. Kinds of session without training logs are predicted by the lifetime alone.
+9. Expect one session in ten to exceed the second figure of line 1. Rates of unexplained misses
+   differ by developer.
 10. A small `closure_error` shows that the prices are right, and nothing about predictions.
 """
 

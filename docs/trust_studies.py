@@ -34,48 +34,42 @@ if TYPE_CHECKING:
 _WIDTH = 100
 _BEFORE: tuple[PolicyKind, ...] = ("raw", "mask", "summary")
 _HEAD = """A replay keeps the recorded steps and changes the prompts. Three studies measure how
-far that is valid: [notebook 09](../notebooks/09-how-far-can-a-replay-be-trusted.ipynb) shows them,
-`ck.studies` has the figures, and `make studies` builds these. Intervals are 80 % intervals."""
+far that is valid ([notebook 09](../notebooks/09-how-far-can-a-replay-be-trusted.ipynb); figures in
+`ck.studies`, built by `make studies`). Intervals are 80 % intervals."""
 _BILL = """{runs} runs of SWE-agent saw their last {kept} observations and recorded the tokens they
 sent (SWE-bench Verified, June 2024). A mask is replayed over the same messages; its only constant,
-billed tokens per character or per token of o200k, is the median of the *other* runs. The absolute
-value of predicted / recorded - 1, by the number of observations kept:"""
+billed tokens per character or per token of o200k, is the median of the *other* runs. The table has
+the absolute value of predicted / recorded - 1 by observations kept:"""
 _BILL_NOISE = """Against the record of another run, the error is {noise:.0%}. Runs whose last reply
 is not in the file are left out."""
 _BEHAVIOUR = """The same tasks were run under several policies (The Complexity Trap, arXiv
 2508.21433; five models; OH marks OpenHands, all others are SWE-agent). Runs that failed before the
-first call are left out: 36 masked runs of Gemini Flash with one turn each would make masks seem
-to shorten its runs by an eighth."""
+first call are left out."""
 _BEHAVIOUR_COLUMNS = (
     ("`turns`, `dollars`", "with the policy / without one, total of the tasks that both have"),
     ("`each`", "median absolute change in the turns of one task"),
     ("`size`", "predicted / recorded prompt tokens, by a growth model of runs without a policy"),
     ("`prompt`", "the same for the mean prompt: the number of turns has no part in it"),
 )
-_GROWTH = """The growth model assumes that a run grows evenly
-(`experiments.studies.policy_ratios_and_noise_floors`). Under a mask or summaries it predicts
+_GROWTH = """The growth model assumes that a run grows evenly. Under a mask or summaries it predicts
 SWE-agent's prompts within 25 %, but it fails for OpenHands' masked prompts: where their total is
 right, two errors cancel."""
-_FACTORS = """`elongation` in a row of scores is the number of calls of real runs divided by that of
-the record (`metrics.run_elongation_from_studies`). Its interval is that expected for a further
-model, widened to include the closed-loop runs below with the same kind of policy. With each model
-left out in turn, the {level:.0%} interval of the others contained {held} of {models}. Intervals of
-a single family rely on three or four studies, too few for this test. Two settings of one kind of
-policy are assumed to differ no more than two models under one setting."""
-_NOISE = """For 50 tasks of OpenHands, the dollars of a second run of the same policy divided by
-those of the first are:"""
-_RESAMPLED = """With resampled tasks, and either run of a task as the second, 80 % of the ratios of
-totals are within:"""
-_FLOOR = """A row differs from the record if the whole interval of its cost is more than
-{floor:.0%} away from it: the noise floor over 50 tasks. This holds for many runs like this one; a
+_FACTORS = """The table has `elongation` ([scores](scores.md)) with the interval expected for a
+further model (`metrics.run_elongation_from_studies`). A score widens it to include the closed-loop
+runs below with the same kind of policy. With each model left out in turn, the {level:.0%} interval
+of the others contained {held} of {models}. A single family has three or four studies, too few for
+this test. Two settings of one kind of policy are assumed to differ no more than two models under
+one setting."""
+_NOISE = """The same policy was run twice over 50 tasks of OpenHands:"""
+_RESAMPLED = """If tasks are resampled, 80 % of the ratios of totals of two runs are within:"""
+_FLOOR = """Scores use {floor:.0%}, the floor over 50 tasks. It is a statement about many runs; a
 single run shows nothing."""
 _LOOP = """A scripted agent needs numbers that are in files, and reads each file that its prompt
 does not show (`experiments.studies.closed_loop`). If it ignores its prompt, predicted and real
 dollars differ by at most {blind:.1%}. If it uses its prompt:"""
 _MISSED = """The rank correlation of predicted and real dollars over {n} policies is {order:+.2f}.
-Items that the replay shows as needed but not visible correlate with files read again by
-{hint:+.2f}: the loss of a replay shows where its dollars are too low. The test is hard: half of
-the questions go far back."""
+Items needed but not visible in the replay correlate with files read again by {hint:+.2f}, so the
+loss shows where the dollars are too low. The test is hard: half of the questions go far back."""
 
 
 def list_closed_loop_rules() -> list[Any]:
@@ -199,7 +193,9 @@ def _format_noise_floor() -> str:
     rows = [
         (row["tasks"], f"{row['turns']:.0%}", f"{row['usd']:.0%}") for row in _to_records(by_tasks)
     ]
-    pair_table = f"{_fill_text(_NOISE)}\n{_format_table(('policy', 'second / first'), pairs)}"
+    pair_table = (
+        f"{_fill_text(_NOISE)}\n{_format_table(('policy', 'dollars, second / first'), pairs)}"
+    )
     floor_table = f"{_fill_text(_RESAMPLED)}\n{_format_table(('tasks', 'turns', 'dollars'), rows)}"
     closing = _fill_text(_FLOOR, floor=NOISE_FLOOR)
     return f"### The noise floor\n\n{pair_table}\n{floor_table}\n{closing}"
