@@ -31,9 +31,9 @@ print("\\n@rows " + json.dumps(benchmark.run()))
 """Runs a module on one core unless it is `PARALLEL`, because cores differ, on some machines by half."""
 _HEAD = """# Benchmarks
 
-Written by `make bench`. A row is a ratio of median CPU times between ctxkit and a named peer in one process on one core
-(two where processes are compared), once both results are equal. On another machine, figures differ more than ratios. The
-rows of `user_calls` are commands on real logs, against an earlier ctxkit (`CTXKIT_EARLIER`) or a limit of time.
+`make bench` writes this page. A row is a ratio of median CPU times of ctxkit and a named peer, in one process on one core
+(two where processes are compared), after both gave equal results. On another machine, figures differ more than ratios.
+The rows of `user_calls` are commands on real logs, compared with an earlier ctxkit (`CTXKIT_EARLIER`) or a time limit.
 {where}
 
 | benchmark | what | ours | peer | unit | ratio | goal | |

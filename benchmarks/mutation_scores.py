@@ -24,13 +24,12 @@ FIGURES = ROOT / "benchmarks/fault_figures.json"
 PAGE = ROOT / "docs/benchmarks.md"
 HEADING = "## Single faults that the tests notice"
 ABOUT = """
-Written by `make mutants`: single faults (a comparison, a constant, a dropped statement and so on),
-drawn by the seed from the lines that tests reach. A fault is noticed if a test fails that passes
-without it, by the tests whose lines were recorded. Equivalent are faults after which the code does
-the same, each with its reason in `benchmarks/equivalent_faults.json`; they do not count in the
-share. Undecided are those whose time was up before all tests that reach them had run; they count as
-not noticed. The range is the 95 % interval of Wilson for the share among all lines of the package.
-First and last run of each package:
+`make mutants` plants single faults (a comparison, a constant, a dropped statement and so on), drawn
+by the seed from the lines that tests reach. A fault is noticed if one of the tests recorded for its
+line fails that passes without it. Equivalent faults do not change what the code does (reasons in
+`benchmarks/equivalent_faults.json`) and do not count in the share. Undecided faults ran out of time
+before all these tests had run, and count as not noticed. The range is Wilson's 95 % interval for
+the share among all lines of the package. First and last run of each package:
 """
 COLUMNS = (
     *("package", "run", "date", "seed", "tests recorded", "faults", "noticed", "equivalent"),

@@ -173,8 +173,8 @@ def format_page() -> str:
         "",
         "## Beside the real packages",
         "",
-        "`make test-peers` runs the packages themselves on the same messages, 20 synthetic conversations per case, and",
-        "compares message by message what stays. The last run:",
+        "`make test-peers` runs the packages on 20 synthetic conversations per case, and compares message by message what",
+        "stays. The last run:",
         "",
         "| package | what is compared | cases that agree |",
         "| --- | --- | --- |",
@@ -183,17 +183,16 @@ def format_page() -> str:
             for package, comparison, equal_cases in list_peer_results()
         ),
         "",
-        "It uses two environments, because semantic-kernel and OpenHands' SDK need an older `mcp` than the others.",
-        "OpenHands' SDK needs Python 3.12 or later (`make test-peers PYTHON=python3.12`); with an older Python its cases",
-        "are left out, and its row is from the last run that had it.",
+        "OpenHands' SDK needs Python 3.12 or later (`make test-peers PYTHON=python3.12`). With an older Python its cases are",
+        "left out, and its row is from the last run that had it.",
         "",
         "## Beside the programs' own code",
         "",
         "`make test-engines` installs the programs from npm and calls their own functions with the sessions of",
         "`CTXKIT_SESSIONS`. A difference counts as *named* if the messages show that its cause is one of the preset's",
-        "`differences`. A difference in sizes counts only if both decide alike once they count alike, one in short",
-        "results only if they decide alike where no result is short. The rows are from one run of all programs. Pi's",
-        "trigger is called at each request of Pi's own logs, with the size that Pi itself was given.",
+        "`differences`: sizes, if both decide alike once they count alike; short results, if both decide alike where no",
+        "result is short. Pi's trigger is called at each request of Pi's own logs, with the size that Pi itself was given.",
+        "All rows are from one run.",
         "",
         "| program | what is decided | decisions | equal | different, named | unexplained | agreed |",
         "| --- | --- | --- | --- | --- | --- | --- |",
@@ -204,12 +203,6 @@ def format_page() -> str:
         "| program | where |",
         "| --- | --- |",
         *(f"| {name} | {_format_cell(source)} |" for name, source in READ_SOURCES.items()),
-        "",
-        "## Not yet, and why",
-        "",
-        "| case | reason |",
-        "| --- | --- |",
-        *(f"| {case} | {_format_cell(reason)} |" for case, reason in NOT_YET.items()),
         "",
         "## Document against program",
         "",
@@ -229,6 +222,14 @@ def format_page() -> str:
                 for difference in preset_differences(name)
             ]
             lines.append("")
+    lines += [
+        "## What is not checked",
+        "",
+        "| case | reason |",
+        "| --- | --- |",
+        *(f"| {case} | {_format_cell(reason)} |" for case, reason in NOT_YET.items()),
+        "",
+    ]
     return "\n".join(lines)
 
 

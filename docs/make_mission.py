@@ -31,14 +31,12 @@ SNIPPETS = ROOT / "tests" / "presets" / "fuseraft_snippets.py"
 SYSTEMS = {"F": "fuseraft", "T": "Tyrum", "A": "ai", "P": "pulse-coder", "D": "Fased"}
 STATES = ("built", "built in a team", "partly", "missing", "not meaningful")
 _TAG = re.compile(rf"((?:[{''.join(SYSTEMS)}]\d+)(?:, [{''.join(SYSTEMS)}]\d+)*): (.+)")
-_HEAD = """# What the systems' documents state, and the tests that hold it
+_HEAD = """# What the systems' documents state, and the tests that check it
 
-ctxkit was designed from five documents. This page paraphrases them as {n} statements: F from
-fuseraft's, T from Tyrum's, A from ai's, P from pulse-coder's, D from Fased's. *Built* means that the
-named tests check the statement, *built in a team* that these are tests of several agents; the other
-states say what is not checked, or why the statement does not apply here.
-`python docs/make_mission.py` makes the page from `statements.csv` and from the docstrings of tests;
-naming a test that does not exist is an error.
+ctxkit was designed from five documents, which this page paraphrases as {n} statements. *Built* means
+that the named tests check the statement, *built in a team* that these are tests of several agents;
+the other states say what is not checked, or why the statement does not apply here.
+`python docs/make_mission.py` writes the page from `statements.csv` and the docstrings of tests.
 
 """
 
@@ -157,7 +155,7 @@ def format_page(file: Path = STATEMENTS, folder: Path = ROOT / "tests") -> str:
     out = [_HEAD.format(n=len(rows)), _format_counts(rows)]
     for letter, system in SYSTEMS.items():
         table = [r.row for r in rows if r.name.startswith(letter)]
-        head = "| | statement | state | what is not held; tests |\n| --- | --- | --- | --- |"
+        head = "| | statement | state | what is not checked; tests |\n| --- | --- | --- | --- |"
         out.append("\n".join([f"\n## {system}\n", head, *table, ""]))
     return "".join([*out, format_files(), format_snippets()])
 
@@ -165,12 +163,11 @@ def format_page(file: Path = STATEMENTS, folder: Path = ROOT / "tests") -> str:
 _FILES_HEAD = """
 ## fuseraft's public files
 
-The {n} orchestrations of github.com/fuseraft/fuseraft-cli, run by `ck.team(file,
-model="scripted")` (`python benchmarks/fuseraft_files.py FOLDER`; [the table as data, with what is not
-obeyed](fuseraft_files.csv)). The files were rebuilt key by key from the public text; instructions,
-which a script does not read, are shortened. Agents fulfil the contracts with real tools. A team with
-a limit of turns and without an ending keyword runs up to its limit; a team whose tests need Go stops
-if Go is not installed.
+The {n} orchestrations of github.com/fuseraft/fuseraft-cli, rebuilt key by key from the public text and
+run by `ck.team(file, model="scripted")` (`python benchmarks/fuseraft_files.py FOLDER`; [as data, with
+what is not obeyed](fuseraft_files.csv)). Instructions are shortened, because a script does not read
+them. Agents use real tools. A team with a limit of turns and no ending keyword runs up to its limit;
+a team whose tests need Go stops if Go is not installed.
 
 | file | selection | agents | turns | end | why |
 | --- | --- | --- | --- | --- | --- |

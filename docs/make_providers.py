@@ -13,35 +13,37 @@ from ctxkit.tokens.provider_rules import DatedProviderRule, load_provider_rules
 PAGE = Path(__file__).with_name("providers.md")
 HEAD = """# Rules of providers
 
-Written by `python docs/make_providers.py` from `ctxkit/data/provider_rules.json`; do not edit by hand. Nothing is
-fetched when the kit runs: the rules are those of the day on which their source was read. Of several rows about a model
-the last one holds. A rule is *documented* by the provider, told by a *third party*, *measured* on logs
-([trust](trust.md)), or *assumed*. Where two sources disagree, the note says so. A model that no row names has no rule:
-`ctxkit.tokens.provider_rules.describe_cache_rules` says it, and what is reckoned with then is an assumption.
+`ctxkit.tokens.provider_rules.get_value(fact, model)` looks up a rule; each table is one fact. Of several rows about a model
+the last one holds. A model that no row names has no rule: `describe_cache_rules(model)` says so, and what is used instead
+is an assumption.
+
+A rule is *documented* by the provider, reported by a *third party*, *measured* on logs ([trust](trust.md)), or *assumed*.
+The kit fetches nothing: a rule holds as of the day on which its source was read. Where two sources disagree, the note says
+so. `python docs/make_providers.py` writes this page from `ctxkit/data/provider_rules.json`.
 """
 FACTS = {
-    "cache_life": ("Life of a cached prefix", "s"),
-    "cache_life_1h": ("Life of the longer class of writes", "s"),
-    "cache_life_max": ("Longest life", "s"),
+    "cache_life": ("Lifetime of a cached prefix", "s"),
+    "cache_life_1h": ("Lifetime of long-lived writes", "s"),
+    "cache_life_max": ("Longest lifetime", "s"),
     "minimum_prefix": ("Shortest prompt that is cached", "tokens"),
-    "block_tokens": ("Block of which whole ones are cached", "tokens"),
+    "block_tokens": ("Size of a cache block", "tokens"),
     "caches_reply": ("The reply is cached with its prompt", ""),
     "write_share": ("Price of a written token", "x input"),
-    "write_share_1h": ("Price of a token written for the longer life", "x input"),
-    "automatic_writes": ("What is not read is written and billed without being marked", ""),
+    "write_share_1h": ("Price of a long-lived written token", "x input"),
+    "automatic_writes": ("Unread tokens are written and billed without a mark", ""),
     "read_share": ("Price of a token read from the cache", "x input"),
     "look_back": ("Look-back of the search for a cached prefix", "blocks or breakpoints"),
     "breakpoints": ("Cache breakpoints of a request", ""),
     "price_tier": ("Prices of long prompts", ""),
     "tokenizer_ratio": ("Tokens of the same text", "x those of Claude before 4.7"),
     "compare_with": ("Models that `spend` compares with", ""),
-    "compaction_trigger": ("Threshold of server-side compaction where none is set", "tokens"),
-    "compaction_trigger_min": ("Least threshold of server-side compaction", "tokens"),
-    "compaction_billed_apart": ("The summary's call is left out of the top-level usage", ""),
-    "clearing_trigger": ("Threshold of server-side clearing where none is set", "tokens"),
-    "clearing_keep": ("Tool uses that server-side clearing leaves where none is set", ""),
-    "tool_window": ("Window that a program gives a model where it is not told another", "tokens"),
-    "refuses": ("What is refused with an error", ""),
+    "compaction_trigger": ("Default threshold of server-side compaction", "tokens"),
+    "compaction_trigger_min": ("Minimum threshold of server-side compaction", "tokens"),
+    "compaction_billed_apart": ("The summary's call is not in the top-level usage", ""),
+    "clearing_trigger": ("Default threshold of server-side clearing", "tokens"),
+    "clearing_keep": ("Tool uses that server-side clearing keeps by default", ""),
+    "tool_window": ("Default window that a program gives a model", "tokens"),
+    "refuses": ("Requests that are refused with an error", ""),
 }
 
 

@@ -55,15 +55,6 @@ _COLUMNS = (
     "lifetime alone",
     "with a cause",
 )
-CHOICES_NOTE = """### What was chosen on these logs
-
-The rules for causes, the classes of calls and the releases at which Claude Code's misses change
-come from earlier studies of other logs, some of which are in the table. Rates, read sizes,
-shortfalls and interval stretches come only from other developers. Four constants of the calibration
-were chosen on these logs; "How the interval is calibrated" names them, and gives the figures
-without that choice. Nothing else was chosen by the errors on this page. New developers can have
-larger errors, because rates of unexplained misses differ between developers.
-"""
 GOALS_HEAD = """
 | figure | goal | here | |
 | --- | --- | --- | --- |
@@ -87,16 +78,14 @@ def format_chapter(folder: Path) -> str:
         [
             "## The prompt cache, predicted\n",
             trust_developers.describe_training_table(load_training_counts()),
-            CHOICES_NOTE,
             trust_developers.format_section(load_training_counts()),
             trust_calibration.format_section(load_training_counts()),
             "### Noise and causes, on the logs of this folder\n",
             GOALS_HEAD.strip(),
             *_format_goal_rows(priced, sessions),
             "",
-            "### Each session of this folder, predicted without the logs of its developer\n",
-            _format_session_table(priced),
-            _format_unpriced(predicted),
+            "### Each session of this folder\n",
+            _format_session_table(predicted),
             "### Misses by cause\n",
             _format_cause_table(sessions),
             trust_classes.format_section(),
@@ -176,39 +165,32 @@ def _measure_named_share(sessions: list[Session]) -> float:
     )
 
 
-def _format_session_table(priced: PredictedSessions) -> str:
+def _format_session_table(predicted: PredictedSessions) -> str:
+    """Return a row for each session; without a price it has a split error only."""
     lines = [f"| {' | '.join(_COLUMNS)} |", "| --- " * len(_COLUMNS) + "|"]
-    for session, prediction in sorted(priced, key=lambda x: (x[0].format, x[0].id)):
-        usd = ck.score(session, loss=False)["input_usd"]
-        second_half = (
-            "-" if prediction.second_half_error is None else f"{prediction.second_half_error:+.1%}"
-        )
+    for session, prediction in sorted(
+        predicted, key=lambda x: (x[1].error is None, x[0].format, x[0].id)
+    ):
+        usd = "no price"
+        if prediction.error is not None:
+            usd = f"${ck.score(session, loss=False)['input_usd']:,.2f}"
         lines.append(
-            f"| {session.id[:24]} | {session.format} | {len(prediction.reads)} | ${usd:,.2f} "
-            f"| {prediction.error:+.1%} | {_format_interval(prediction)} | {second_half} "
-            f"| {prediction.read_split_error:.1%} | {prediction.lifetime_error:+.1%} "
+            f"| {session.id[:24]} | {session.format} | {len(prediction.reads)} | {usd} "
+            f"| {_format_error(prediction.error)} | {_format_interval(prediction)} "
+            f"| {_format_error(prediction.second_half_error)} "
+            f"| {prediction.read_split_error:.1%} | {_format_error(prediction.lifetime_error)} "
             f"| {_measure_named_share([session]):.0%} |"
         )
     return "\n".join(lines) + "\n"
 
 
+def _format_error(error: float | None) -> str:
+    return "-" if error is None else f"{error:+.1%}"
+
+
 def _format_interval(prediction: SessionInputCostPredictionErrors) -> str:
     low, high = prediction.low, prediction.high
     return "none" if low is None or high is None else f"{low:+.0%} to {high:+.0%}"
-
-
-def _format_unpriced(predicted: PredictedSessions) -> str:
-    unpriced = [
-        (session, prediction) for session, prediction in predicted if prediction.error is None
-    ]
-    listed = ", ".join(
-        f"{session.id[:24]} ({prediction.read_split_error:.1%})" for session, prediction in unpriced
-    )
-    return (
-        f"For sessions without a price, only the split error can be computed: {listed}.\n"
-        if unpriced
-        else ""
-    )
 
 
 def _format_cause_table(sessions: list[Session]) -> str:

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from trust_developers import (
-    ESTABLISHED,
     MODES,
     JudgedRow,
     format_coverage,
@@ -204,21 +203,20 @@ def _compute_interval_score(low: NDArray[Any], high: NDArray[Any]) -> NDArray[An
 
 HEAD = """### How the interval is calibrated
 
-The raw interval of a prediction is stretched until it covers 80 % of the errors of other
-developers (`ctxkit/engine/cache_model/interval_calibration.py`). The table lists the constants of
-this step and of the miss rates, and how each was chosen:
+The raw interval of a prediction is stretched until it covers 80 % of the errors of other developers
+(`ctxkit/engine/cache_model/interval_calibration.py`). Rates, read sizes and stretches come from
+their logs; classes and causes of misses come from earlier studies, partly of the same logs. The
+constants are:
 
 | constant | value | meaning | how it was chosen |
 | --- | --- | --- | --- |"""
 NESTED_CHOICE = f"""
-"By the score" means: of {len(CANDIDATES)} combinations, this one has the smallest interval score
-(width plus ten times the distance of a record outside), or is at most 1 % above it, on the logs
-of all developers. The tables above therefore test constants on the data that chose them. In the
-table below, the four constants are chosen again for each developer from the logs of the
-**others**; the list at the top of this page uses these figures. Two dependences remain: the
-combinations were listed after seeing the logs, and the predictions for the others were trained on
-the developer in question. A figure from fewer than {ESTABLISHED} developers is **not
-established**: it is shown, but supports no claim.
+"By the score": of {len(CANDIDATES)} combinations, this one has the smallest interval score (width
+plus ten times the distance of a record outside) on the logs of all developers, or at most 1 % more.
+So the tables above test these four constants on the data that chose them; nothing else was chosen
+by the errors on this page. For the table below, and lines 4 and 5 at the top, they are chosen again
+without the developer in question. But the combinations were listed after seeing all logs, and the
+predictions for the others were trained on that developer.
 """
 _BY_EARLIER_STUDY = "from an earlier study of other logs"
 _BY_GOAL = "set by the goals, not tuned"
@@ -352,7 +350,7 @@ def _describe_choices(choices: Sequence[NestedChoice]) -> str:
     shipped_excess = relative_scores[CANDIDATES.index(SHIPPED)] / relative_scores.min() - 1
     chosen_n = [len(set(choice.chosen_constants)) for choice in choices]
     return (
-        f"The shipped combination scores {shipped_excess:.1%} above the best one, in the mean over "
-        f"the three kinds of evidence. Leaving out one developer at a time chooses {min(chosen_n)} "
-        f"to {max(chosen_n)} different combinations: several are about equally good.\n"
+        f"The shipped combination scores {shipped_excess:.1%} above the best one. Several are "
+        f"about equally good: leaving out one developer chooses {min(chosen_n)} to "
+        f"{max(chosen_n)} different ones.\n"
     )

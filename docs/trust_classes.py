@@ -14,10 +14,13 @@ MIN_CALLS = 20
 """Classes with fewer calls of a tool are left out."""
 HEAD = """### Miss rates behind a prediction
 
-Miss rates of the classes of {few} calls or more, in {n} sessions. A class in which only a few of
-many developers have misses widens the interval. A first call counts as a miss if it reads
-nothing; the number after its slash is the time since the developer's last log (0: below 1 minute,
-1: below 5, 2: below 30, 3: below 60 minutes, 4: below 4 hours, 5: longer, or no earlier log).
+Classes of {few} calls or more, in {n} sessions. An interval is wider if few of many developers have
+misses. A first call (`cold_start`) is a miss if it reads nothing; its number is the time since the
+developer's last log:
+
+| number | 0 | 1 | 2 | 3 | 4 | 5 |
+| --- | --- | --- | --- | --- | --- | --- |
+| below | 1 minute | 5 | 30 | 60 | 4 hours | longer, or no earlier log |
 
 | tool | class | calls | misses | developers | with misses |
 | --- | --- | --- | --- | --- | --- |

@@ -14,15 +14,15 @@ if TYPE_CHECKING:
     from trust_presets import PresetComparison
 
 NOTES = """
-Pi's log does not mark manual compactions. The one at 174,738 tokens was identified from the log:
-afterwards the session sends larger prompts to the same model without a compaction, so no trigger
-caused it. (It also follows the end of a turn, and the user then mentions having compacted.)
+In the training logs and those held out:
 
-The training logs and those held out contain 11 more compactions of Codex and 2 of Claude Code
-(0.118 to 0.145, 2.1.39), without copies. Both of Claude Code and 3 of Codex are within two calls.
-Codex triggers at 90 % of a model's whole window, of which its log shows 95 %, and it counts old
-reasoning by the size of its encrypted text, which public logs omit. This explains 5 of the other 8:
-with twice the reasoning tokens in the log, they reach the trigger. The log does not explain 3.
+| program | within two calls | if reasoning counts twice | unexplained |
+| --- | --- | --- | --- |
+| Codex 0.118 to 0.145 | 3 of 11 | 5 | 3 |
+| Claude Code 2.1.39 | 2 of 2 | 0 | 0 |
+
+Codex triggers at 90 % of a model's whole window, of which its log shows 95 %, and counts old
+reasoning by its encrypted text, which public logs omit.
 """
 HEAD = (
     "| session | compaction | preset | recorded: before call | tokens | preset: before call "
@@ -51,15 +51,13 @@ def format_chapter(folder: Path) -> str:
     )
     test_logs_n = len(comparisons) - len(automatic) - by_hand_n
     return (
-        "## Automatic compactions compared with their presets\n\n"
-        "Each compaction is compared alone: the preset starts from the history that the previous "
-        "recorded compaction left, so an early difference does not carry over. Manual compactions "
-        "are left out.\n\n"
+        "## Automatic compactions and their presets\n\n"
+        "Each compaction is compared alone, from the history that the previous recorded one left. "
         f"{near_n} of {len(automatic)} are within {NEAR_CALLS} calls ({share:.0%}; goal: 80 %, "
         f"{'reached' if share >= 0.8 else '**missed**'}); {unexplained_n} of the others have no "
         "known cause. "
-        f"Left out: {test_logs_n} in test logs without a real conversation, and {by_hand_n} manual "
-        "without a mark.\n\n" + HEAD + "".join(map(_format_row, comparisons)) + NOTES
+        f"Left out: manual ones ({by_hand_n} without a mark), and {test_logs_n} in test logs.\n\n"
+        f"{HEAD}{''.join(map(_format_row, comparisons))}{NOTES}"
     )
 
 

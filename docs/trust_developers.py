@@ -105,19 +105,26 @@ def judge_sessions(rows: Sequence[SessionMissCounts], evidence: Evidence) -> lis
 
 
 def describe_training_table(rows: Sequence[SessionMissCounts]) -> str:
-    """Return the paragraph on the developers and repositories of the training data."""
+    """Return the paragraph and the table on the training data."""
     tools = Counter(row.tool for row in rows)
     tool_counts = ", ".join(f"{n} of {tool}" for tool, n in sorted(tools.items()))
-    owners = len({row.owner for row in rows})
-    names = ", ".join(f"{name} ({licence})" for name, licence in REPOSITORY_LICENCES.items())
+    owners_n = len({row.owner for row in rows})
+    names_by_licence: dict[str, list[str]] = {}
+    for name, licence in REPOSITORY_LICENCES.items():
+        names_by_licence.setdefault(licence, []).append(name)
+    table = (
+        ("sessions and subagents", f"{len(rows)}: {tool_counts}"),
+        ("developers", f"{owners_n}: the user name in the paths of a log, or else its repository"),
+        ("logs", "those of CTXKIT_SESSIONS and of the public repositories below"),
+        *((licence, ", ".join(names)) for licence, names in names_by_licence.items()),
+    )
+    lines = [f"| {name} | {value} |" for name, value in table]
     return (
-        f"The training data are {len(rows)} recorded sessions and subagents of {owners} developers "
-        f"({tool_counts}). A developer is the user name in the paths of a log, or else its "
-        "repository. The table stores developers as numbers, with counts, rates and sizes only. "
-        "A prediction uses sizes, times, models, events and the lifetime of cache writes, but no "
-        "cache reads. Sessions of 8 calls or more whose models have a price are predicted, each "
-        "from the logs of **other developers**. The logs are public: those of CTXKIT_SESSIONS and "
-        f"of {names}.\n"
+        "Sessions of 8 calls or more whose models have a price are predicted from the logs of "
+        "**other developers**, without their own cache reads "
+        "([why](decisions/011-what-a-prediction-is-told.md)). The training data are counts, rates "
+        "and sizes, without text:\n\n"
+        "| training data | |\n| --- | --- |\n" + "\n".join(lines) + "\n"
     )
 
 
@@ -129,7 +136,8 @@ def format_section(rows: Sequence[SessionMissCounts]) -> str:
         for mode, sessions_of_mode in judged.items()
     }
     lines = ["### Developers never seen\n"]
-    lines += [f"Kinds of session with {MIN_DEVELOPERS} or more other developers:\n"]
+    head = f"Kinds of session with {MIN_DEVELOPERS} or more other developers follow. A figure from"
+    lines += [f"{head} fewer than {ESTABLISHED} developers is **not established**.\n"]
     lines += _format_head("evidence")
     for mode, label in MODES.items():
         lines += [_format_line(f"{label}: 8 calls or more", taught[mode])]
@@ -198,23 +206,22 @@ def format_summary(rows: Sequence[SessionMissCounts], nested: Sequence[JudgedRow
 
 SUMMARY = """## What you may believe
 
-1. For a developer **never seen**, the predicted input cost of a session has an error of {alone}
+1. For a developer **never seen**, the predicted input cost of a session is off by {alone}
    (median, 90th percentile) from the log alone, {folder} with a folder of their logs, and {known}
    if the rates also learn from those logs. The cache lifetime alone gives {lifetime}.
 2. Sessions of {long} calls or more: {long_alone}; {long_folder}; {long_known}.
-3. This holds for {tools}, {owners} developers, and kinds of session with training data from
-   {near} or more other developers.
-4. The 80 % interval covers {held} of the sessions ({held_mean} in the mean over developers), with
-   constants chosen without the logs of the developer in question.
+3. This holds for {tools}, {owners} developers, and kinds of session with logs of {near} or more
+   other developers.
+4. The 80 % interval covers {held} of the sessions ({held_mean} in the mean over developers). Its
+   constants were chosen without the developer's logs.
 5. Its median width is {width} of the recorded cost; no narrower claim is made about one session.
 6. Main sessions of Codex: {codex} ({codex_note}). They beat the lifetime alone in only
-   {codex_better} of the bootstrap samples of developers, so no advantage is claimed.
+   {codex_better} of the bootstrap samples, so no advantage is claimed.
 7. Pi, opencode, models behind routers and subagents of Codex: no claim, and no interval.
-8. Without training logs for the tool, model family and kind of agent, the prediction uses the
-   lifetime alone, with the range of its past errors.
-9. Unexplained misses differ by developer: expect one session in ten to exceed the second figure
-   of line 1.
-10. A small `closure_error` shows that the prices are right. It says nothing about predictions.
+8. Kinds of session without training logs are predicted by the lifetime alone.
+9. Expect one session in ten to exceed the second figure of line 1. Rates of unexplained misses
+   differ by developer.
+10. A small `closure_error` shows that the prices are right, and nothing about predictions.
 """
 
 
@@ -224,8 +231,8 @@ def _describe_untaught(judged: Sequence[JudgedRow]) -> str:
         return "Too few sessions are of kinds without training data, so no range is established.\n"
     low, high = np.expm1(np.percentile(errors, [10, 90])).tolist()
     return (
-        f"For {len(errors)} sessions of kinds without training data, 80 % of the costs differ by "
-        f"{low:+.0%} to {high:+.0%} from the prediction by the lifetime alone.\n"
+        f"Without training data ({len(errors)} sessions), 80 % of the costs differ by {low:+.0%} "
+        f"to {high:+.0%} from the prediction by the lifetime alone.\n"
     )
 
 

@@ -34,54 +34,42 @@ if TYPE_CHECKING:
 _WIDTH = 100
 _BEFORE: tuple[PolicyKind, ...] = ("raw", "mask", "summary")
 _HEAD = """A replay keeps the recorded steps and changes the prompts. Three studies measure how
-far that is valid: the cost of known steps, the steps of real runs under other policies, and
-agents that act differently when something left the prompt. Notebook 09 shows them, `ck.studies`
-has the figures, and `make studies` builds its tables from the published runs. Intervals are 80 %
-intervals."""
-_BILL = """The data are {runs} runs of SWE-agent that saw their last {kept} observations and
-recorded the tokens they sent (SWE-bench Verified, June 2024). The kit replays a mask over the
-same messages. The only constant, billed tokens per character or per token of o200k, is the median
-of the *other* runs. The table gives the absolute value of predicted / recorded - 1 (median and
-90th percentile) by the number of observations kept:"""
-_BILL_NOISE = """If each run is compared with the record of another run, the error is {noise:.0%}.
-Runs whose last reply is not in the file are left out."""
-_BEHAVIOUR = """Published runs of the same tasks under several policies (The Complexity Trap,
-arXiv 2508.21433; five models; OH marks OpenHands, all others are SWE-agent). `turns` and
-`dollars` are totals of the runs with a policy divided by those of the same model without one,
-over the tasks that both have; intervals are bootstraps over tasks. `each` is the median absolute
-change in the turns of a single task. `size` is predicted / recorded for all prompt tokens, where
-a growth model predicts them from the runs without a policy; `prompt` is the same for the mean
-prompt. The difference between both is due to the number of turns. Runs that failed before the
-first call (no tokens) are left out. With them, 36 masked runs of Gemini Flash with one turn each
-would make masks seem to shorten its runs by an eighth."""
-_GROWTH = """The growth model is the weak part, because it assumes that a run grows evenly
-(`experiments.studies.policy_ratios_and_noise_floors`). Under a mask or summaries it predicts SWE-
-agent's prompts within 25 %, but it fails for OpenHands' masked prompts. Where the total is right
-nevertheless, two errors cancel."""
-_FACTORS = """In a row of scores, `elongation` is the number of calls of real runs divided by
-that of the record, with the interval expected for a further model
-(`metrics.run_elongation_from_studies`). It depends on the policy of the record, the policy of
-the replay and the model family; a family with three studies has its own factor. In a row of
-scores the interval is widened to include the closed-loop runs below with the same kind of
-policy. Two settings of one kind of policy are assumed to differ no more than two models under
-one setting. With each model left out in turn, the {level:.0%} interval of the others, of any
-family, contained {held} of {models}. The interval of a single family is narrower and relies on
-three or four studies, too few to test it this way."""
-_NOISE = """Dollars of a second run of the same policy divided by those of the first, for 50 tasks
-of OpenHands: {pairs}. The tasks of these pairs are resampled, and for each task either run may be
-the second. Then 80 % of the ratios of totals are within:"""
-_FLOOR = """A row differs from the record if the whole interval of its cost is more than
-{floor:.0%} away from it: the noise floor over 50 tasks. This is a statement about many runs like
-this one; a single run shows nothing."""
-_LOOP = """A scripted agent needs no key. It is asked for numbers that are in files, and reads
-each file that its prompt does not show (`experiments.studies.closed_loop`). Engine, tools, edits
-and costs are those of any live session. If the agent ignores its prompt, its steps are the same
-under any policy, and predicted and real dollars differ by at most {blind:.1%}. If it uses its
-prompt:"""
+far that is valid ([notebook 09](../notebooks/09-how-far-can-a-replay-be-trusted.ipynb); figures in
+`ck.studies`, built by `make studies`). Intervals are 80 % intervals."""
+_BILL = """{runs} runs of SWE-agent saw their last {kept} observations and recorded the tokens they
+sent (SWE-bench Verified, June 2024). A mask is replayed over the same messages; its only constant,
+billed tokens per character or per token of o200k, is the median of the *other* runs. The table has
+the absolute value of predicted / recorded - 1 by observations kept:"""
+_BILL_NOISE = """Against the record of another run, the error is {noise:.0%}. Runs whose last reply
+is not in the file are left out."""
+_BEHAVIOUR = """The same tasks were run under several policies (The Complexity Trap, arXiv
+2508.21433; five models; OH marks OpenHands, all others are SWE-agent). Runs that failed before the
+first call are left out."""
+_BEHAVIOUR_COLUMNS = (
+    ("`turns`, `dollars`", "with the policy / without one, total of the tasks that both have"),
+    ("`each`", "median absolute change in the turns of one task"),
+    ("`size`", "predicted / recorded prompt tokens, by a growth model of runs without a policy"),
+    ("`prompt`", "the same for the mean prompt: the number of turns has no part in it"),
+)
+_GROWTH = """The growth model assumes that a run grows evenly. Under a mask or summaries it predicts
+SWE-agent's prompts within 25 %, but it fails for OpenHands' masked prompts: where their total is
+right, two errors cancel."""
+_FACTORS = """The table has `elongation` ([scores](scores.md)) with the interval expected for a
+further model (`metrics.run_elongation_from_studies`). A score widens it to include the closed-loop
+runs below with the same kind of policy. With each model left out in turn, the {level:.0%} interval
+of the others contained {held} of {models}. A single family has three or four studies, too few for
+this test. Two settings of one kind of policy are assumed to differ no more than two models under
+one setting."""
+_NOISE = """The same policy was run twice over 50 tasks of OpenHands:"""
+_RESAMPLED = """If tasks are resampled, 80 % of the ratios of totals of two runs are within:"""
+_FLOOR = """Scores use {floor:.0%}, the floor over 50 tasks. It is a statement about many runs; a
+single run shows nothing."""
+_LOOP = """A scripted agent needs numbers that are in files, and reads each file that its prompt
+does not show (`experiments.studies.closed_loop`). If it ignores its prompt, predicted and real
+dollars differ by at most {blind:.1%}. If it uses its prompt:"""
 _MISSED = """The rank correlation of predicted and real dollars over {n} policies is {order:+.2f}.
-The items that the replay shows as needed but not visible correlate with the files read again by
-{hint:+.2f}. So the loss of a replay shows where its dollars are too low. The test is hard: half
-of the questions go far back."""
+Items needed but not visible in the replay correlate with files read again by {hint:+.2f}, so the
+loss shows where the dollars are too low. The test is hard: half of the questions go far back."""
 
 
 def list_closed_loop_rules() -> list[Any]:
@@ -171,8 +159,10 @@ def _format_behaviour() -> str:
     ]
     head = ("model", "policy", "tasks", "turns", "each", "dollars", "size", "prompt")
     text, closing = _fill_text(_BEHAVIOUR), _fill_text(_GROWTH)
+    columns = _format_table(("column", "meaning"), _BEHAVIOUR_COLUMNS)
     return (
-        f"### The behaviour under another policy\n\n{text}\n{_format_table(head, rows)}\n{closing}"
+        f"### The behaviour under another policy\n\n{text}\n{columns}\n"
+        f"{_format_table(head, rows)}\n{closing}"
     )
 
 
@@ -195,17 +185,20 @@ def _format_factors() -> str:
 
 def _format_noise_floor() -> str:
     repeats, floors = table("repeats"), table("floors")
-    pairs = ", ".join(
-        f"{row['policy']} {row['ratio']:.2f} ({row['low']:.2f} to {row['high']:.2f})"
+    pairs = [
+        (row["policy"], f"{row['ratio']:.2f} ({row['low']:.2f} to {row['high']:.2f})")
         for row in _to_records(repeats[repeats["figure"] == "usd"])
-    )
+    ]
     by_tasks = floors.pivot_table(index="tasks", columns="figure", values="floor").reset_index()
     rows = [
         (row["tasks"], f"{row['turns']:.0%}", f"{row['usd']:.0%}") for row in _to_records(by_tasks)
     ]
-    text, closing = _fill_text(_NOISE, pairs=pairs), _fill_text(_FLOOR, floor=NOISE_FLOOR)
-    floor_table = _format_table(("tasks", "turns", "dollars"), rows)
-    return f"### The noise floor\n\n{text}\n{floor_table}\n{closing}"
+    pair_table = (
+        f"{_fill_text(_NOISE)}\n{_format_table(('policy', 'dollars, second / first'), pairs)}"
+    )
+    floor_table = f"{_fill_text(_RESAMPLED)}\n{_format_table(('tasks', 'turns', 'dollars'), rows)}"
+    closing = _fill_text(_FLOOR, floor=NOISE_FLOOR)
+    return f"### The noise floor\n\n{pair_table}\n{floor_table}\n{closing}"
 
 
 def _format_closed_loop() -> str:

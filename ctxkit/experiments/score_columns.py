@@ -156,7 +156,7 @@ SCORE_COLUMNS = tuple(
 """
 SCORE_COLUMN_NAMES = tuple(c.name for c in SCORE_COLUMNS)
 UNCOMPUTED_COLUMNS = {
-    "a cache model that other developers' logs taught; [trust.md](trust.md) tests it": (
+    "a cache model trained on logs of other developers; [trust.md](trust.md) tests it": (
         *("prediction_error", "prediction_low", "prediction_high", "second_half_error"),
         *("compaction_read_error", "read_split_error", "prediction_note"),
     ),
@@ -169,7 +169,7 @@ UNCOMPUTED_COLUMNS = {
         *("elongation", "elongation_low", "elongation_high"),
     ),
     "the providers' rules for prompts": ("refused_calls_n",),
-    "columns of this list, by the formulas below": (
+    "other columns, by the formulas above": (
         *("cost_low_usd", "cost_high_usd", "real_run_low_usd", "real_run_high_usd", "vs_recorded"),
     ),
     "patterns for values, bans and rules in prose (`ctxkit.metrics.user_rules_after_compaction`)": (

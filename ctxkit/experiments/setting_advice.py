@@ -73,11 +73,14 @@ def advise(
         - `sessions_saving_n`: number of sessions on which the setting saves;
           `largest_session_share`: share of the whole saving that the best session contributes;
           `saved_usd_without_largest`: mean saving without that session;
-        - `cost_uncertainty_usd`: uncertainty of the mean cost by the cache model;
+        - `cost_uncertainty_usd`: uncertainty of the mean cost by the cache model: the mean of the
+          sessions' half widths, as errors of sessions of one tool have the same sign;
           `indistinguishable_from`: cheaper settings whose cost is closer than that;
         - `max_loss`: largest needed-later loss that is accepted, `EXTRA_LOSS` above what
           compacting at the window puts at stake;
-        - `advised` and `advice`: whether to take the setting, and a sentence that says why;
+        - `advised`: True if the interval is above zero and the saving above `cost_uncertainty_usd`,
+          no session contributes more than half of the saving, no prompt is kept smaller than what
+          must stay, and loss is at most `max_loss`; `advice`: a sentence that says why or why not;
         - `session_notes`: what the logs do not record or record wrongly.
 
     Raises:

@@ -386,23 +386,24 @@ def when_to_compact(
 ) -> TriggerFloorWaitAdvice:
     """Compute at which prompt size to compact, to which size, and whether to wait for a pause.
 
-    The trigger is the cheapest in dollars among those that put at most 5 % more of the reused items
-    at stake than compacting at the window does. A due compaction may wait for a cold call, which
-    writes the prompt again in any case, as long as the extra reads of waiting cost less than that
-    write; it waits at most until the next compaction or until the window is full.
+    The trigger is the cheapest in dollars among those that put at most 5 percentage points more of
+    the reused items at stake than compacting at the window does. A due compaction may wait for a
+    cold call, which writes the prompt again in any case, as long as the extra reads of waiting cost
+    less than that write; it waits at most until the next compaction or until the window is full.
 
     Args:
         session: a recorded session with usage, of a model that has a price.
         context_window: tokens of the window; None: the window that the session ran in.
         floor: tokens that a compaction leaves; None: the median of the log's own compactions, else
-            its smallest prompt plus a summary; never less than what must stay.
+            its smallest prompt plus a summary; never less than what must stay (system prompt,
+            tools, the running turn and items needed later).
         summary_tokens: tokens of a summary; None: the median of the log's own, else 1,000.
         item_index: index of the session's items; None: built here.
         progress: show a progress bar of the replays where they take longer than a second.
 
     Returns:
-        The trigger and its near-optimal range, the floor, the wait, and the costs of other
-        triggers. It prints as sentences and a table.
+        The trigger and its near-optimal range (at most 5 % dearer, in replays too), the floor, the
+        wait, and the costs of other triggers. It prints as sentences and a table.
 
     Raises:
         BadArguments: the log has no usage or no price, its prompts do not grow, the floor is no

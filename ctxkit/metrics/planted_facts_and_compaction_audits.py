@@ -131,7 +131,7 @@ def check_facts_in_prompt(
     """Return for each fact whether the prompt of a call contains its word.
 
     This predicts whether a model can answer with an exact value: 600 of 600 answers in a published
-    exam after real compactions (see docs/scores.md).
+    exam after real compactions (see docs/exam.md).
 
     Args:
         session: a session or a replay.

@@ -119,8 +119,8 @@ def test_nothing_is_counted_as_zero_where_there_is_no_call_or_no_size(rules):
 
 def test_every_column_is_computed_or_the_page_says_on_what_it_rests():
     section = PAGE.read_text("utf-8").split("## What cannot be computed")[1].split("\n## ")[0]
-    listed = {n for line in section.splitlines() if line.startswith("- `")
-              for n in re.findall(r"`(\w+)`", line.split(":")[0])}  # fmt: skip
+    listed = {n for line in section.splitlines() if line.startswith("| `")
+              for n in re.findall(r"`(\w+)`", line.split("|")[1])}  # fmt: skip
     computed = set(compute_score(ck.read(ck.samples.path("billing"))))
     assert listed == UNCOMPUTED
     assert computed | UNCOMPUTED == set(SCORE_COLUMN_NAMES)

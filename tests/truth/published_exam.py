@@ -1,6 +1,6 @@
 """The exam of compactions: what a model answered after real summaries, as sessions.
 
-Data of algal/pi-openai-server-compaction (see `docs/scores.md`), read beside the real sessions:
+Data of algal/pi-openai-server-compaction (see `docs/exam.md`), read beside the real sessions:
 histories, what Pi's default compaction made of them, and every answer with its right value.
 """
 

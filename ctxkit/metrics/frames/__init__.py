@@ -63,7 +63,7 @@ def frame(
     Returns:
         One frame over all sessions. Its columns do not depend on the sessions; `docs/frames.md`
         defines them, with units. What a log does not state is missing, never zero. Texts are in no
-        frame: `session.log[position].text` is that of a message row, and `ck.find` searches texts.
+        frame: `session.path[position].text` is that of a message row, and `ck.find` searches texts.
 
     Raises:
         BadArguments: `per` names no frame, `count` no counter, or an argument is no session.
