@@ -148,9 +148,9 @@ class _MessageReader:
         """Add the last prunings, and move to the message that the user reverted to."""
         self._add_prunings(None)
         reverted_index = self.builder.index_by_id.get(
-            as_str(as_dict(info.get("revert")).get("messageID")), -1
+            as_str(as_dict(info.get("revert")).get("messageID"))
         )
-        if reverted_index >= 0:
+        if reverted_index is not None:
             self.builder.move_to(self.builder.parents[reverted_index])
 
     def _read_user_message(self, info: dict[str, Any], parts: list[dict[str, Any]]) -> None:

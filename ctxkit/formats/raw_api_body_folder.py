@@ -148,7 +148,7 @@ class _BodyReading:
         conversation = self._open_conversation()
         self._read_call(conversation, {**record, "request": {}})
         replies = [e for e in conversation.log.entries if type(e) is Message]
-        self._summaries.setdefault(session_id, []).extend(replies[-1:])
+        self._summaries.setdefault(session_id, []).extend(replies)
 
     def _note_version(self, session_id: str, request: dict[str, Any]) -> None:
         system = request.get("system")

@@ -189,3 +189,21 @@ def test_events_that_the_reader_does_not_know_are_counted_by_type():
     before = read(RUN_EVENTS).skipped
     after = read(RUN_EVENTS + lines(*unknown)).skipped
     assert after == before | {"event: time_travel": 2, "event: no type": 1}
+
+
+def test_a_compaction_names_the_agent_whose_turns_it_took():
+    done = {"mode": "window", "turns_dropped": 1, "turns_retained": 1}
+    of_one = lines(*(json.loads(line) for line in RUN_EVENTS.splitlines()[:-1]))
+    for agent in ("Developer", None):
+        (edit,) = read(of_one + lines(event("compaction", 3, agent, 9, **done))).edits
+        assert edit.agent == agent
+
+
+def test_a_picture_in_a_checkpoint_is_an_attachment():
+    stored = json.loads(REPL)
+    picture = {"Type": "image", "MediaType": "image/jpeg", "Data": "aW1hZ2U="}
+    stored["History"][1]["Contents"] += [picture, {"Type": "video", "Data": "dg=="}]
+    s = read(json.dumps(stored).encode())
+    (_, attachment) = s.messages[1].parts
+    assert (attachment.media_type, attachment.data) == ("image/jpeg", "aW1hZ2U=")
+    assert s.skipped["content: video"] == 1

@@ -127,6 +127,15 @@ def test_items_of_one_reply_are_one_call(file: Any) -> None:
     assert s.messages[1].parts[0].hidden == 9
 
 
+@pytest.mark.parametrize(("written", "read"), [(50.0, 50), (50.5, None), (True, None), (-1, None)])
+def test_a_whole_float_is_a_count_and_what_is_no_count_is_missing(written: Any, read: Any) -> None:
+    """Programs that keep numbers as floats write 50.0 for 50."""
+    usage = {"prompt_tokens": 60, "completion_tokens": written}
+    reply = {**completion(DONE), "usage": usage}
+    (s,) = openai.read(document({"request": {"messages": [ASK]}, "response": reply}))
+    assert s.calls[0].message.usage.output_tokens == read
+
+
 def test_a_response_bears_the_usage_of_its_call() -> None:
     usage = {"input_tokens": 50, "input_tokens_details": {"cached_tokens": 20}, "output_tokens": 5}
     first = {"input": [USER_ITEM], "instructions": "Be good."}

@@ -175,3 +175,18 @@ def test_only_read_errors_come_out_of_torn_ones(database: Path):
                 ck.read_all(database.parent / "torn.db", progress=False)
         except ReadError as e:
             assert "damaged opencode" not in e.why, e.__cause__  # noqa: PT017  the cause is told
+
+
+def test_the_schema_of_a_database_calls_no_function_that_may_act(tmp_path: Path):
+    """A generated column of a hostile file could otherwise run a function of this program."""
+    file = tmp_path / "opencode.db"
+    connection = sqlite3.connect(file)
+    connection.create_function("act", 1, lambda _: "acted", deterministic=True)
+    connection.execute("CREATE TABLE part (id TEXT, data TEXT AS (act(id)) VIRTUAL)")
+    connection.execute("INSERT INTO part (id) VALUES ('p')")
+    assert connection.execute("SELECT data FROM part").fetchone() == ("acted",)
+    connection.commit()
+    assert list(read_only_sqlite.Database(connection, file).iter_rows("part", ("id",), "id"))
+    with pytest.raises(sqlite3.OperationalError, match="unsafe use of act"):
+        connection.execute("SELECT data FROM part").fetchone()
+    connection.close()

@@ -122,3 +122,19 @@ def test_usage_of_a_conversation_comes_from_its_state(real, tmp_path):
         10,
         40,
     )
+
+
+@pytest.mark.parametrize("first", [1, None])
+def test_a_condensation_takes_the_span_of_events_that_it_names(first):
+    """A span has both ends; without a start it begins with the first event."""
+    span = {"forgotten_events_start_id": first, "forgotten_events_end_id": 2, "summary": "looked"}
+    history = [
+        act(0, action="message", source="user", args={"content": "do"}),
+        act(1, action="run", args={"command": "ls", "thought": "look"}),
+        act(2, observation="run", content="a.py", cause=1),
+        act(3, action="message", source="user", args={"content": "go on"}),
+        act(4, action="condensation", args={**span, "summary_offset": 1}),
+    ]
+    (s,) = read_source(Source("o.jsonl", lines({"instance_id": "i", "history": history})))
+    start = ["do"] if first else []
+    assert sorted(m.text for m in s.view()) == sorted([*start, "looked", "go on"])

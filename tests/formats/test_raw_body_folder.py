@@ -126,6 +126,19 @@ def test_subagents_side_by_side_are_children_of_their_own(tmp_path):
     assert not any(c.edits for c in s.children)
 
 
+def test_a_side_thread_without_a_source_has_a_number(tmp_path):
+    """Without an index nothing names what a thread is for: its agent is called by its place."""
+    bodies = BodyFolder(tmp_path / "bodies", index=False)
+    bodies.call([USER], reply("I ask."))
+    bodies.call(
+        [USER, {"role": "assistant", "content": reply("I ask.")}, user("So?")], reply("Yes.")
+    )
+    bodies.call([user("Another task")], reply("look"), tools=[], system="You look.")
+    s = ck.read(bodies.folder)
+    (child,) = s.children
+    assert (child.agent, child.id) == ("side-1", f"{s.id}/side-1")
+
+
 def test_the_call_that_wrote_a_summary_is_the_bill_of_the_compaction(tmp_path):
     bodies = BodyFolder(tmp_path / "bodies")
     long = [USER, {"role": "assistant", "content": reply("So. " * 400)}, user("More")]

@@ -155,6 +155,31 @@ def test_a_subagent_is_the_transcripts(tmp_path):
     assert child.messages[0].role == "system"
 
 
+def test_a_side_thread_that_no_subagent_shares_stays_apart(tmp_path):
+    bodies = BodyFolder(tmp_path / "bodies")
+    task = {"type": "tool_use", "id": "toolu_task", "name": "Task", "input": {"prompt": "Look."}}
+    bodies.call([{"role": "user", "content": "Repair it."}], [task])
+    look = {"type": "tool_use", "id": "toolu_look", "name": "read", "input": {}}
+    bodies.call([{"role": "user", "content": "Look."}], [look], source="agent:builtin:explore")
+    out = Transcript(bodies.folder / "s.jsonl")
+    out.user("Repair it.")
+    out.reply(0, [task])
+    (bodies.folder / "s" / "subagents").mkdir(parents=True)
+    other = Transcript(
+        bodies.folder / "s" / "subagents" / "agent-a1.jsonl", agentId="a1", isSidechain=True
+    )
+    other.user("Something else.")
+    other.reply(7, [{"type": "tool_use", "id": "toolu_other", "name": "bash", "input": {}}])
+    out.user([{"type": "tool_result", "tool_use_id": "toolu_task", "content": "Seen."}],
+             toolUseResult={"agentId": "a1"})  # fmt: skip
+    children = {c.agent: c for c in ck.read(bodies.folder).children}
+    assert set(children) == {"agent:builtin:explore", "a1"}
+    assert [t.id for c in children.values() for m in c.messages for t in m.tool_calls] == [
+        "toolu_look",
+        "toolu_other",
+    ]
+
+
 def test_what_is_no_transcript_is_named(tmp_path):
     folder = make_folder(tmp_path / "bodies")
     (folder / "notes.jsonl").write_text('{"no": "transcript"}\n', encoding="utf-8")

@@ -8,7 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 import ctxkit as ck
-from ctxkit.session import ToolSchema
+from ctxkit.session import Attachment, Message, Text, ToolSchema
 
 GOLDEN = Path(__file__).parents[2] / "formats" / "golden"
 NAMES = ["pi.jsonl", "claude-code.jsonl", "codex.jsonl", "qwen-code.jsonl", "goose.json"]
@@ -47,3 +47,23 @@ def test_what_tools_take_is_named_as_lost(tmp_path: Path):
     session = replace(ck.read(GOLDEN / "pi.jsonl"), tools=(tool, ToolSchema(name="g")))
     written = ck.write(session, tmp_path / "log.json", format="inspect")
     assert written.lost["parameters of tools"] == 1
+
+
+def test_pictures_are_written_and_other_attachments_are_not(tmp_path: Path):
+    """Inspect's content has a part for pictures only."""
+    parts = (
+        Text("Look at both."),
+        Attachment("image/png", "aW1hZ2U="),
+        Attachment("application/pdf", "cGRm", kind="document"),
+    )
+    session = ck.Session(
+        id="s",
+        log=(
+            Message(role="user", id="u", parts=parts),
+            Message(role="assistant", id="a", parts=(Text("Seen."),)),
+        ),
+    )
+    ck.write(session, tmp_path / "log.json", format="inspect")
+    written = (tmp_path / "log.json").read_text(encoding="utf-8")
+    assert "data:image/png;base64,aW1hZ2U=" in written
+    assert "cGRm" not in written

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,7 @@ from msgspec.structs import replace
 
 import ctxkit as ck
 from ctxkit.formats import Source, read_source
-from ctxkit.session import Text, Usage
+from ctxkit.session import Attachment, Message, Text, Usage
 
 GOLDEN = Path(__file__).parents[2] / "formats" / "golden"
 WITH_PROMPTS = [
@@ -218,3 +219,23 @@ def test_spans_have_the_times_and_the_error_of_their_calls(tmp_path: Path):
             if a["key"] == "error.type"
         ]
         assert errors == ["e" * 200]
+
+
+def test_an_attachment_has_the_modality_of_the_conventions(tmp_path: Path):
+    """They name pictures `image`, sound `audio` and all other files `file`."""
+    kinds = ("image", "audio", "document")
+    parts = [Attachment("x/y", url=f"https://example.org/{kind}", kind=kind) for kind in kinds]
+    session = ck.Session(
+        id="s",
+        log=(
+            Message(role="user", id="u", parts=(*parts, Attachment("x/z", "ZGF0YQ=="))),
+            Message(role="assistant", id="a", parts=(Text("Seen."),)),
+        ),
+    )
+    ck.write(session, tmp_path / "spans.json", format="otel")
+    written = (tmp_path / "spans.json").read_text(encoding="utf-8").replace("\\", "")
+    kind_by_modality = dict(
+        re.findall(r'"modality": ?"(\w+)".{1,60}?"uri": ?"https://example.org/(\w+)"', written)
+    )
+    assert kind_by_modality == {"image": "image", "audio": "audio", "file": "document"}
+    assert re.search(r'"modality": ?"image".{1,60}?"content": ?"ZGF0YQ=="', written)
