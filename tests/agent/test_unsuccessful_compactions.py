@@ -60,7 +60,8 @@ def test_a_summary_that_is_not_shorter_is_refused_aloud_under_every_preset():
     assert refusing >= {"fuseraft", "ai", "fased", "pi", "openclaw", "lcm", "claude_code"}
 
 
-def talk(rules, model, turns=22):
+def talk(rules, model, turns=22, by_hand_after=None):
+    """Talk for some turns, compact by hand after one of them; return how often each asked `model`."""
     events = []
     one = agent(
         *[said(f"reply {n}") for n in range(turns)], rules=rules, heard=events, summary_model=model
@@ -70,6 +71,8 @@ def talk(rules, model, turns=22):
     for n in range(turns):
         before = model.n if model else 0
         run(one.turn(f"question {n} " + "more " * 90))
+        if n == by_hand_after:
+            run(one.compact())
         asked_before.append((model.n if model else 0) - before)
     return one, events, asked_before
 
@@ -108,6 +111,18 @@ def test_a_wait_is_over_after_a_summary_that_was_used():
     _, events, _ = talk(EVERY_TURN, Asked(answer), turns=16)
     waits = [e.get("retry_after_calls") for e in ends(events)]
     assert waits[:3] == [2, None, 2]
+
+
+def test_a_summary_by_hand_that_was_used_ends_the_wait():
+    answers = iter([LONG, LONG, *["Short."] * 20])
+
+    async def answer(*_):
+        return said(next(answers))
+
+    _, events, asked = talk(EVERY_TURN, Asked(answer), turns=10, by_hand_after=6)
+    waits = [e.get("retry_after_calls") for e in ends(events)]
+    assert waits[:3] == [2, 4, None]
+    assert asked == [0, 0, 0, 1, 0, 0, 2, 0, 0, 1]
 
 
 def test_another_kernel_waits_as_long(tmp_path):

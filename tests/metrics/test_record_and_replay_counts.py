@@ -96,7 +96,7 @@ def test_a_call_that_was_not_billed_has_one_size_in_every_view():
     assert "size unknown" not in ck.explore(session).to_text()
 
 
-def test_so_it_is_in_real_logs_with_calls_without_usage(real):
+def test_calls_without_usage_have_one_size_in_every_view_of_real_logs(real):
     mixed = [s for s in all_sessions(real) if s.has_usage
              and any(c.message.prompt_tokens is None for c in s.calls)]  # fmt: skip
     zoo = [ck.read(path) for path in sorted(real.rglob("*event-zoo*"))]

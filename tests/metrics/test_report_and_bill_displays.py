@@ -6,11 +6,12 @@ import re
 from html import unescape
 
 import pytest
-from builders import assistant, result, session, tool_call, user
+from builders import assistant, result, session, tool_call, usage, user
 from metrics.hand_computed_sessions import MODEL, make_priced_session
 
 import ctxkit as ck
-from ctxkit.session import Edit, Usage
+from ctxkit.session import Edit, Message, Usage
+from ctxkit.tokens import estimated_counter
 
 
 def read_tables(page: str) -> dict[str, list[list[str]]]:
@@ -73,6 +74,13 @@ def test_a_report_says_how_its_sizes_came_about():
     assert f"the plain count is off by {100 * priced.count_error:+.0f} %" in priced.to_text()
     bare = ck.report(session(user("hi"), assistant("ok")))
     assert f"all sizes are counts by {bare.counter}." in bare.to_html()
+    log = user("u" * 4_000), assistant(usage=usage(2_000)), user(), assistant(usage=usage(60))
+    scaled = ck.report(session(*log), counter=estimated_counter())
+    assert scaled.excess > scaled.residue > 0
+    more = f"{scaled.excess:,} tokens more are shown than were recorded"
+    assert f"{more}: the parts are scaled down." in scaled.to_text()
+    empty = ck.report(session(Message(role="assistant", id="a0")))
+    assert "Nothing is known of what filled the window" in empty.to_html()
 
 
 def test_a_report_of_an_unknown_window_has_no_gauge():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from builders import assistant, session, summarised, user
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from ctxkit.metrics import LosableItem, extract_items, item_index_and_rule_matching, loss_tables
@@ -101,6 +101,7 @@ def texts_of(rules: list[str]) -> st.SearchStrategy[tuple[list[str], list[str]]]
 
 
 @given(st.lists(SAYINGS, min_size=1, max_size=8, unique=True).flatmap(texts_of), st.integers(1, 90))
+@example((["table runs"], ["ß" * 20, "table runs", ""]), 90)  # ß is two letters in lower case
 def test_many_texts_are_searched_as_each_alone_is(rules_and_texts, at_once):
     rules, texts = rules_and_texts
     matcher = RuleParaphraseMatcher(

@@ -105,8 +105,13 @@ def test_a_session_costs_what_compare_says(developer):
 
 
 def test_one_session_gets_the_answer_of_one(developer):
-    assert isinstance(ck.when(developer[0]), optimal_trigger_floor_and_wait.TriggerFloorWaitAdvice)
-    assert ck.when([developer[0]]) == ck.when(developer[0])
+    one = developer[0]
+    settings = {"context_window": 300_000, "floor": 50_000, "summary_tokens": 900}
+    answer = optimal_trigger_floor_and_wait.when_to_compact(one)
+    assert ck.when(one) == ck.when([one]) == answer
+    other = optimal_trigger_floor_and_wait.when_to_compact(one, **settings)
+    assert (other.window, other.floor) == (300_000, 50_000)
+    assert ck.when([one], **settings) == other
 
 
 def test_the_answer_is_the_best_of_all_sizes_by_hand(developer, answer):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from functools import cache
 
 import msgspec
@@ -78,6 +79,7 @@ def render(chart):
     assert text.startswith(chart.title[:20])
     live = json.loads(json.dumps(bundle[PLOTLY_MIME_TYPE], allow_nan=False))
     assert len(chart.figure().data) == len(live["data"])
+    assert any(value is not None for trace in live["data"] for value in trace["y"])
     picture = chart.drawing.svg()
     assert len(picture) < 100_000
     return picture
@@ -98,8 +100,14 @@ def test_every_chart_of_a_replay_of_it_is_shown_in_every_form(name):
 def test_a_compaction_of_any_size_is_shown_message_by_message(rules):
     replay = long_replay(rules)
     compactions = group_edits(replay)
+    rows = ck.frame(replay, per="compaction").set_index("compaction")
     for number in {0, len(compactions) - 1} if compactions else ():
-        render(ck.plots.diff(replay, number))
+        chart, changes = ck.plots.diff(replay, number), get_diff_data(replay, number)
+        render(chart)
+        actions = Counter(change.action for change in changes)
+        bars_n = sum(int(np.isfinite(np.array(t.y, float)).sum()) for t in chart.figure().data)
+        assert bars_n == len(changes) == rows["messages_before"][number] + actions["inserted"]
+        assert len(chart.rows) == len(changes) - actions["kept"]
     if rules in CUT:
         assert len(get_diff_data(replay)) > max(800, XyDrawing.points)
 

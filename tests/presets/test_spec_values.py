@@ -257,19 +257,22 @@ def test_window_mode_pins_a_summary_behind_other_messages():
 
 
 @pytest.mark.parametrize(
-    ("settings", "trigger"),
+    ("settings", "trigger", "call"),
     [
-        ({"trigger_turn_count": 8}, "message_count"),
-        ({"mode": "window", "token_budget": 5_000}, "window_size"),
-        ({"trigger_turn_count": 500, "cutover_at": 20_000}, "cumulative_budget"),
+        ({"trigger_turn_count": 8}, "message_count", 8),
+        # each message has 500 tokens, so call n sends 500 (2 n + 1), and all calls before it 500 n²
+        ({"mode": "window", "token_budget": 5_000}, "window_size", 5),
+        ({"trigger_turn_count": 500, "cutover_at": 20_000}, "cumulative_budget", 7),
     ],
 )
-def test_each_of_the_conditions_after_a_turn_compacts_by_itself(settings, trigger):
+def test_each_of_the_conditions_after_a_turn_compacts_by_itself(settings, trigger, call):
     """F119: TriggerTurnCount, TokenBudget in mode window, CutoverAt; F58 is the fourth."""
     pairs = [m for n in range(20) for m in (user("x" * 2_000), assistant("y" * 2_000))]
     keep = {} if "mode" in settings else {"keep_recent_turns": 3}
-    edits = ck.replay(session(*pairs), preset("fuseraft", **settings, **keep)).edits
-    assert {edit.trigger for edit in edits} == {trigger}
+    rules = preset("fuseraft", **settings, **keep).but(counter="chars/4")
+    replay = ck.replay(session(*pairs), rules)
+    assert {edit.trigger for edit in replay.edits} == {trigger}
+    assert ck.frame(replay, per="compaction")["call"].iloc[0] == call
 
 
 def sent_after_compaction(done):

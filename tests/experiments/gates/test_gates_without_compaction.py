@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from builders import assistant, session, usage, user
 
 import ctxkit as ck
 
@@ -34,12 +35,23 @@ def test_a_program_that_compacts_passes_as_before():
     assert report.untested == ()
 
 
-@pytest.mark.parametrize(("rules", "untested"), [("none", True), ("strands", False)])
-def test_rules_that_never_fired_are_named(tmp_path, rules, untested):
-    path = tmp_path / "baseline.json"
-    report = ck.gate(SAMPLE, [rules], path, update=True)
-    assert bool(report.untested) is untested
-    assert ("not all was tested" in report.sentence) is untested
+SHORT = session(user("Hello."), assistant("Hello.", usage=usage(100)), id="short")
+
+
+@pytest.mark.parametrize(
+    ("sessions", "rules", "untested"),
+    [
+        ([SAMPLE], ["none"], ["none"]),
+        ([SAMPLE], ["strands"], []),
+        ([SAMPLE], ["none", "strands"], ["none"]),
+        ([SAMPLE, SHORT], ["strands"], []),  # they compact one of two sessions
+    ],
+)
+def test_rules_that_never_fired_are_named(tmp_path, sessions, rules, untested):
+    report = ck.gate(sessions, rules, tmp_path / "baseline.json", update=True)
+    assert [sentence.split(" compacted none of ")[0] for sentence in report.untested] == untested
+    assert all(sentence in report.to_text() for sentence in report.untested)
+    assert ("not all was tested" in report.sentence) is bool(untested)
 
 
 def test_the_exam_is_a_figure_of_the_gate(tmp_path):

@@ -23,11 +23,10 @@ PAGE = Path(__file__).parents[3] / "docs" / "idle.md"
 
 
 def test_developers_are_equal_for_equal_seeds():
-    assert (
-        make_developers_with_pauses(2, seed=1)
-        == make_developers_with_pauses(2, seed=1)
-        != make_developers_with_pauses(2, seed=2)
-    )
+    made = make_developers_with_pauses(2, seed=1)
+    assert made == make_developers_with_pauses(2, seed=1) != make_developers_with_pauses(2, seed=2)
+    # and in every process, as they would not be if a seed were a `hash` of text
+    assert [len(s.calls) for s in made["dev-0"]] == [24, 32, 18, 34, 18, 39, 38, 50]
 
 
 def list_made_sessions():

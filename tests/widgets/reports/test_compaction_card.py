@@ -134,7 +134,7 @@ def test_a_part_of_a_secret_is_hidden_by_what_stands_around_it():
     assert redact_value_for_sharing("C:\\Users\\ada\\a.py", "") == "~\\a.py"
 
 
-def test_files(tmp_path):
+def test_a_card_is_written_as_html_or_svg_and_nothing_else(tmp_path):
     page = write_card(ck.read(ck.samples.path("billing")), tmp_path / "card.html")
     assert "Content-Security-Policy" in page.read_text()
     assert (
