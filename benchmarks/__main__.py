@@ -31,8 +31,8 @@ print("\\n@rows " + json.dumps(benchmark.run()))
 """Runs a module on one core unless it is `PARALLEL`, because cores differ, on some machines by half."""
 _HEAD = """# Benchmarks
 
-`make bench` writes this page. A row is a ratio of median CPU times of ctxkit and a named peer, in one process on one core
-(two where processes are compared), after both gave equal results. On another machine, figures differ more than ratios.
+`make bench` writes this page: each row has the median CPU times of ctxkit and a named peer, and their ratio, in one process
+on one core (two where processes are compared), after both gave equal results. On another machine, ratios differ less.
 The rows of `user_calls` are commands on real logs, compared with an earlier ctxkit (`CTXKIT_EARLIER`) or a time limit.
 {where}
 

@@ -25,11 +25,11 @@ PAGE = ROOT / "docs/benchmarks.md"
 HEADING = "## Single faults that the tests notice"
 ABOUT = """
 `make mutants` plants single faults (a comparison, a constant, a dropped statement and so on), drawn
-by the seed from the lines that tests reach. A fault is noticed if one of the tests recorded for its
-line fails that passes without it. Equivalent faults do not change what the code does (reasons in
-`benchmarks/equivalent_faults.json`) and do not count in the share. Undecided faults ran out of time
-before all these tests had run, and count as not noticed. The range is Wilson's 95 % interval for
-the share among all lines of the package. First and last run of each package:
+by the seed from the lines that tests reach. A fault is noticed if a test recorded for its line
+fails with it and passes without it. Equivalent faults do not change what the code does (reasons in
+`benchmarks/equivalent_faults.json`) and do not count in the share. For undecided faults, time ran
+out before all these tests had run; they count as not noticed. The range is Wilson's 95 % interval
+for the share among all lines of the package. The first and last run of each package:
 """
 COLUMNS = (
     *("package", "run", "date", "seed", "tests recorded", "faults", "noticed", "equivalent"),

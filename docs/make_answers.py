@@ -133,16 +133,16 @@ def measure_exam() -> str:
     result = mask_token_errors_and_visibility_exams.measure_accuracy_by_visibility(answers)
     low, high = result.difference_interval
     orders = (
-        f"Compaction methods with a readable prompt and published answers: {result.policies_n}. A ranking"
-        " needs five, so there is none here."
+        "A ranking needs five compaction methods with a readable prompt and published answers; there is"
+        f" {result.policies_n}."
     )
     return (
         f"{_format_verdict(result.ratio >= 2)} (goal: at least twice as many right answers): of {result.shown}"
         f" questions marked as shown, {result.right_shown} were answered correctly"
         f" ({result.right_shown / result.shown:.0%}); of {result.gone} marked as gone, {result.right_gone}"
-        f" ({result.right_gone / result.gone:.0%}). The difference between both shares is {low:.0%} to"
+        f" ({result.right_gone / result.gone:.0%}). The difference between the shares is {low:.0%} to"
         f" {high:.0%} (90 % interval, bootstrap over {result.histories_n} histories). With the answers"
-        f" shuffled within each history it is {result.shuffled_difference:+.0%}. {orders}\n\n"
+        f" shuffled within each history, it is {result.shuffled_difference:+.0%}. {orders}\n\n"
         "Data: 600 questions about eight synthetic histories, compacted by Pi's defaults with a real model"
         " and answered by it (algal/pi-openai-server-compaction, MIT)."
     )

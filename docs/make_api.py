@@ -16,8 +16,8 @@ PAGE = Path(__file__).with_name("api-overview.md")
 STUB = Path(ck.__file__).with_name("__init__.pyi")
 HEAD = """# What `ctxkit` offers
 
-`import ctxkit as ck`, then `ck.<tab>`. A function takes a session, a path or a list of them where that makes sense;
-`ck.compare?` shows its signature and an example. The submodules at the end have the less common functions.
+`import ctxkit as ck`, then `ck.<tab>`. Where it makes sense, a function takes a session, a path or a list of them;
+`ck.compare?` shows its signature and an example. The submodules at the end have less common functions.
 `python docs/make_api.py` writes this page from the package."""
 
 

@@ -27,7 +27,7 @@ session = ck.read(ck.samples.path("billing"))
 
 ```python
 import ctxkit as ck
-rules = ck.load_rules("orchestration.yaml")             # the keys show the system; system= names it
+rules = ck.load_rules("orchestration.yaml")             # the keys show which system; or pass system=
 rules = ck.load_rules("team.yaml", agent="Reviewer")    # one agent of a fuseraft team
 print(rules.to_config())                                # in the system's own syntax and spelling
 tuner = ck.tune(session, rules)                         # move the sliders, then write the new setting
@@ -41,9 +41,9 @@ A setting that the file leaves out has the preset's default. One `UserWarning` n
 the rules do not have, and settings in which agents differ. A value of the wrong type is an error that names file and
 key. The file is read as plain data of at most 1 MB: no path in it is opened, and no variable is expanded.
 
-`to_config()` writes every setting that has a key, and no models, keys or prompts of your file, so that the text can be
-shared: copy it into your file. A warning names settings without a key. Rules that were changed with `but` or `|` are
-refused: make the change as a setting of the preset.
+`to_config()` writes every setting that has a key, and no models, API keys or prompts of your file. You can share the
+text, or copy it into your file. A warning names settings without a key. Rules changed with `but` or `|` are refused:
+make the change as a setting of the preset.
 
 | system | in its config file |
 | --- | --- |

@@ -24,8 +24,8 @@ session.format, session.faults, session.skipped, session.notes
 A format is detected from the content of a file, never from its name; `format=` overrides detection. A value that a log
 does not record is missing (`None`, `NaN`), never zero. `python docs/make_formats.py` writes this page from the readers.
 
-Every session that is read is checked for known errors of logs. What can be repaired is repaired. The rest is described
-in `session.notes`, which reports, comparisons and charts show.
+Every session is checked for known errors of logs. Those that can be repaired are repaired; the rest are described in
+`session.notes`, which reports, comparisons and charts show.
 
 | `format=` | reader | recorded | not recorded |
 | --- | --- | --- | --- |
@@ -237,7 +237,7 @@ NOT_SEARCHED = (
     ),
 )
 LOCATIONS_END = """
-Logs of other tools, such as the stores of closed programs, are not read.
+Logs of other tools, such as the stores of closed-source programs, are not read.
 """
 
 

@@ -157,7 +157,7 @@ def tasks() -> dict[str, str]:
 
 
 def check(key: str, answer: Any = ..., *given: Any) -> AnswerMark:
-    """Mark an answer: say whether it is right, and if not what is wrong with it.
+    """Mark an answer: say whether it is right and, if not, what is wrong with it.
 
     The right answer is computed from the sample at each check. For a guess the mark says how far it
     was off.

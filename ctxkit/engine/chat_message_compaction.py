@@ -482,7 +482,7 @@ class _DictSource(NamedTuple):
 
 
 def history_processor(rules: Any, *, limit: int | None = None) -> Callable[[list[Any]], list[Any]]:
-    """Build a history processor for an agent of pydantic-ai; one serves one conversation.
+    """Build a history processor for an agent of pydantic-ai; use one per conversation.
 
     Args:
         rules: rules, a preset or its name, a policy or its text form.

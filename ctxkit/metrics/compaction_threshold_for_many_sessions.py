@@ -61,7 +61,7 @@ def when(
     tool: str | None = None,
     progress: bool = True,
 ) -> TriggerFloorWaitAdvice | SharedThreshold:
-    """Say at which prompt size to compact: for one session, or one setting for many.
+    """Recommend the prompt size at which to compact, for one session or for many together.
 
     For one session see `metrics.when_to_compact`. For several sessions the threshold is the
     cheapest that removes at most 5 % more of the items that are used again than the tool's default,

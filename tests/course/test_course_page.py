@@ -20,9 +20,12 @@ def test_the_contest_starts_from_the_cost_and_loss_of_the_record():
     cost = table["cost_usd"].map("${:.2f}".format)
     loss = f"{table['needed_later_loss']['recorded']:.0%}".replace("%", " %")
     facts = sum(ck.course.facts_kept(session).values())
-    assert f"As recorded it costs {cost['recorded']}, keeps {facts} facts and loses {loss}." in PAGE
+    assert (
+        f"As recorded, the session costs {cost['recorded']}, keeps {facts} facts and loses {loss}."
+        in PAGE
+    )
     assert table["needed_later_loss"]["none"] == 0
-    assert f"Never compacted it costs {cost['none']}, loses nothing" in PAGE
+    assert f"Never compacted, it costs {cost['none']}, loses nothing" in PAGE
     assert ck.contest().tried("none", "none").why == "runs past the window"
 
 

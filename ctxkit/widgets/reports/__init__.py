@@ -23,7 +23,7 @@ _SCORED = {"session", "rules", "prompt_tokens", "cost_usd", "prediction_error", 
 
 
 def export(x: SessionLike | pd.DataFrame, path: str | Path) -> Path:
-    """Write a report of a session, a comparison or a sweep and return its path; a file there is
+    """Write a report of a session, a comparison or a sweep and return its path; an existing file is
     replaced.
 
     It says first what it rests on: how well the cache was predicted, the share of unexplained cache
