@@ -13,7 +13,7 @@ import pytest
 from builders import session, user
 from cached_sessions import reply
 
-from ctxkit.engine.cache_model.call_features import find_miss_cause, get_call_features
+from ctxkit.engine import find_miss_cause, get_call_features
 from ctxkit.metrics import compaction_formulas
 from ctxkit.session import Usage
 from ctxkit.tokens import prices

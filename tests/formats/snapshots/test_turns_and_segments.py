@@ -15,7 +15,7 @@ import ctxkit as ck
 from ctxkit.errors import BadArguments
 from ctxkit.formats import snapshots
 from ctxkit.metrics import FRAME_COLUMNS
-from ctxkit.plots.cumulative_agent_input_and_threshold_charts import get_cumulative_input_data
+from ctxkit.plots import get_cumulative_input_data
 
 NOW = datetime(2026, 9, 19, tzinfo=UTC)
 
