@@ -105,8 +105,8 @@ def test_the_thresholds_stand_in_each_row_also_under_other_rules(tmp_path):
         run(one.turn("go"))
         run(one.turn("on"))
         assert one.turns[["warn_at", "cutover_at"]].iloc[-1].tolist() == [2000, 4000]
-        limits = ck.plots.budget(one.session).to_plotly()["layout"]["annotations"]
-        print(limits)
+        lines = {line["name"] for line in ck.plots.budget(one.session).to_plotly()["data"]}
+        assert {"warn at 2,000", "cutover at 4,000"} < lines
     other = Rules(policy=Summary(), trigger=TokensSpent(7000), counter=COUNT)
     with live(tmp_path, reply(5, 900, calls=False), rules=other) as one:
         assert len(one.turns) == 2

@@ -68,8 +68,7 @@ from ctxkit.policies.texts import summary_prompts_and_audits
 from ctxkit.policies.user_rule_extraction import SentenceKind, iter_rules_and_statements
 from ctxkit.presets.systems.tyrum_checkpoint import CheckpointSummariser
 from ctxkit.session import Message, Text
-from ctxkit.tokens import default_counter, get_counter, live_prompt_sizes
-from ctxkit.tokens.provider_rules import find_rule
+from ctxkit.tokens import default_counter, find_rule, get_counter, live_prompt_sizes
 
 NOTEBOOKS = Path(__file__).parents[2] / "notebooks"
 PAGE, TRUST, FORECASTS, LIMITS = (

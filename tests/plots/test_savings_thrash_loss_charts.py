@@ -8,6 +8,7 @@ import pytest
 from builders import assistant, result, session, step, summarised, system, usage, user
 
 import ctxkit as ck
+from ctxkit.plots.compaction_diff_chart import get_diff_data
 from ctxkit.plots.savings_thrash_loss_charts import CompactionSizes, savings_data, thrash_data
 from ctxkit.session import Edit, Message, group_edits
 from ctxkit.tokens import estimated_counter
@@ -78,12 +79,11 @@ def test_savings_of_several_sessions_stand_side_by_side_and_a_guard_counts_withi
 @pytest.mark.parametrize("number", [0, 1])
 def test_an_inserted_summary_has_one_size_in_all_views(number):
     billing = ck.read(ck.samples.path("billing"))
-    (row,) = [r for r in ck.plots.diff(billing, number).rows if r[2] == "inserted"]
-    inserted = int(row[4].replace(",", ""))
+    (shown,) = [c for c in get_diff_data(billing, number) if c.action == "inserted"]
     widget = list_session_compactions(billing, "billing")[number]
-    assert savings_data(billing)[number].put_in == inserted == widget.put
+    assert savings_data(billing)[number].put_in == shown.after == widget.put
     at_call = ck.metrics.count_groups_by_call(billing).groups["summaries"]
-    assert inserted == at_call[savings_data(billing)[number].call]
+    assert shown.after == at_call[savings_data(billing)[number].call]
 
 
 def test_a_log_without_sizes_says_unknown_and_not_zero():

@@ -8,6 +8,7 @@ import shutil
 import pandas as pd
 import pytest
 from builders import assistant, session, summarised, usage, user
+from cli.command_runner import told
 
 import ctxkit as ck
 from ctxkit.metrics import session_bill
@@ -82,14 +83,9 @@ def test_several_sessions_are_spent_together():
     assert "<details" in both._repr_html_()
 
 
-def test_a_folder_has_one_total_in_spend_and_in_the_command_line(real, tmp_path, monkeypatch):
-    from click.testing import CliRunner
-
-    from ctxkit.cli.list_report_spend_watch_commands import spend_
-
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+def test_a_folder_has_one_total_in_spend_and_in_the_command_line(real, tmp_path):
     folder = real / "claude-code"
-    rows = json.loads(CliRunner().invoke(spend_, [str(folder), "--json"]).stdout)
+    rows = json.loads(told(tmp_path, "spend", folder, "--json").stdout)
     whole = ck.spend(ck.read_all(folder, progress=False))
     assert sum(r["total_usd"] or 0.0 for r in rows) == pytest.approx(whole.total_usd)
     children = sum(usd for s in whole.spends for _, usd in s.children)
@@ -103,16 +99,11 @@ def test_a_folder_has_one_total_in_spend_and_in_the_command_line(real, tmp_path,
 def test_a_folder_has_one_total_on_the_board_in_the_list_and_in_the_frames(
     real, tmp_path, monkeypatch
 ):
-    from click.testing import CliRunner
-
-    from ctxkit.cli.list_report_spend_watch_commands import list_
-
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     monkeypatch.setenv("CTXKIT_CACHE_DIR", str(tmp_path / "cache"))
     folder = shutil.copytree(real / "claude-code", tmp_path / "logs")
     (folder / "damaged.jsonl").write_text("{")
     whole, board = ck.read_all(folder, progress=False), ck.board(folder, seconds=None)
-    rows = json.loads(CliRunner().invoke(list_, [str(folder), "--all", "--json"]).stdout)
+    rows = json.loads(told(tmp_path, "list", folder, "--all", "--json").stdout)
     own, each = (ck.frame(whole, per="session", children=c) for c in (False, True))
     total = pytest.approx(ck.spend(whole).total_usd)
     assert each["cost_usd"].sum() == sum(r.usd for r in board.rows) == total
