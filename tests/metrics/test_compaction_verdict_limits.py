@@ -99,7 +99,7 @@ def judge(*intervals: int, cost: float = 0.15):
     prompts = PromptAndSharedPrefixSizes([50_000] * (calls[-1] + 1))
     cost_model = SimpleNamespace(
         at=lambda _call: ck.prices.price("claude-sonnet-4-5"),
-        read_limits=(2**62,) * len(prompts),
+        read_limits=(2**62,) * len(prompts),  # the record never missed
         has_cache=True,
         fit=SimpleNamespace(writes=True, hour=False),
     )

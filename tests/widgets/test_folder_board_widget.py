@@ -7,8 +7,6 @@ from waiting import wait_until
 from widgets.reports.hostile_logs import hostile, intruders
 
 import ctxkit as ck
-from ctxkit.widgets.folder_board import Board
-from ctxkit.widgets.folder_board_rows import make_board_row
 
 SAMPLE = ck.samples.path("billing")
 
@@ -84,14 +82,15 @@ def test_a_folder_that_grows_is_followed(folder, monkeypatch):
     view.stop()
 
 
-def test_hostile_sessions_are_only_text():
-    view = Board([make_board_row(hostile())]).view()
+def test_hostile_sessions_are_only_text(tmp_path):
+    view = ck.board(ck.write(hostile(), tmp_path / "hostile.jsonl"), seconds=None).view()
+    assert view.data["first"]["total"] == 1
     assert not {"\x1b", "\u202e", "\n"} & set(str(view.data))
     assert intruders(view.page(plotly=False).html.partition("<script")[0]) == []
 
 
 def test_the_still_picture_has_nothing_that_only_a_script_can_do():
-    board = Board([make_board_row(ck.read(SAMPLE))])
+    board = ck.board(SAMPLE, seconds=None)
     still = board.view().to_html()
     assert "<input" not in still
     assert "<button" not in still

@@ -43,10 +43,10 @@ def test_the_cost_of_a_session_has_its_summaries_in_it():
     assert row.cost_usd == pytest.approx(ck.score(SAMPLE, loss=False)["cost_usd"])
 
 
-def test_a_summary_without_a_price_leaves_the_session_without_a_cost_in_every_view():
-    from ctxkit.cli.session_index import index_session
-    from ctxkit.widgets.folder_board_rows import make_board_row
-
+def test_a_summary_without_a_price_leaves_the_session_without_a_cost_in_every_view(
+    tmp_path, monkeypatch
+):
+    monkeypatch.setenv("CTXKIT_CACHE_DIR", str(tmp_path / "cache"))
     asked = user()
     log = session(
         asked,
@@ -58,7 +58,12 @@ def test_a_summary_without_a_price_leaves_the_session_without_a_cost_in_every_vi
     assert row.calls_usd > 0
     assert pd.isna(row.cost_usd)
     assert pd.isna(ck.score(log, loss=False)["cost_usd"])
-    assert make_board_row(log).usd is index_session(log).cost_usd is ck.spend(log).cost_usd is None
+    path = ck.write(log, tmp_path / "log.jsonl")
+    [on_board], [listed] = (
+        ck.board(path, seconds=None).rows,
+        json.loads(told(tmp_path, "list", path, "--json").stdout),
+    )
+    assert on_board.usd is listed["cost_usd"] is ck.spend(log).cost_usd is None
     assert ck.spend(log).total_usd == pytest.approx(row.calls_usd)
     assert session_bill.bill_session(log).unpriced_summaries_n == 1
 
