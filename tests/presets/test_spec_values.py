@@ -169,7 +169,7 @@ def test_ais_summary_and_digest_begin_as_its_document_says():
     done = ck.replay(log, ck.presets.ai(context_window=60_000, summariser="extractive"))
     first = next(i.message for i in done.sent(-1) if i.message.role != "system")
     assert first.text.startswith("[Previous conversation summary]\n")
-    log = session(user("Go"), *step("ls", "a.py"), *step("ls", "b.py"), assistant("ok"))
+    log = session(user("Go"), *step("ls", "a " * 900), *step("ls", "b " * 900), assistant("ok"))
     sent = ck.replay(log, Rules(pruning=OldResultsDigest(keep_last=1))).sent(None)
     assert sent[-1].message.text.startswith("[Compaction tool digest]\n")
 

@@ -137,7 +137,7 @@ def test_what_was_read_last_is_kept_longest(tmp_path, monkeypatch):
 def test_hostile_sessions_are_only_text(tmp_path):
     from widgets.reports.hostile_logs import hostile
 
-    made = ck.board(ck.write(hostile(), tmp_path / "hostile.jsonl"), seconds=None)
+    made = ck.board(ck.write(hostile(), tmp_path / "hostile.jsonl").path, seconds=None)
     assert len(made) == 1
     found = [
         w

@@ -83,7 +83,7 @@ def test_a_folder_that_grows_is_followed(folder, monkeypatch):
 
 
 def test_hostile_sessions_are_only_text(tmp_path):
-    view = ck.board(ck.write(hostile(), tmp_path / "hostile.jsonl"), seconds=None).view()
+    view = ck.board(ck.write(hostile(), tmp_path / "a.jsonl").path, seconds=None).view()
     assert view.data["first"]["total"] == 1
     assert not {"\x1b", "\u202e", "\n"} & set(str(view.data))
     assert intruders(view.page(plotly=False).html.partition("<script")[0]) == []

@@ -58,7 +58,7 @@ def test_a_summary_without_a_price_leaves_the_session_without_a_cost_in_every_vi
     assert row.calls_usd > 0
     assert pd.isna(row.cost_usd)
     assert pd.isna(ck.score(log, loss=False)["cost_usd"])
-    path = ck.write(log, tmp_path / "log.jsonl")
+    path = ck.write(log, tmp_path / "log.jsonl").path
     [on_board], [listed] = (
         ck.board(path, seconds=None).rows,
         json.loads(told(tmp_path, "list", path, "--json").stdout),
