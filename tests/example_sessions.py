@@ -8,7 +8,6 @@ from builders import assistant, result, session, step, summarised, system, usage
 
 import ctxkit as ck
 from ctxkit.session import Edit, Message, Text
-from ctxkit.session.messages import COMPACTION_ATTEMPT_KIND, SUMMARY_ERROR_KEY
 
 MODEL = "claude-sonnet-4-5"
 
@@ -34,7 +33,7 @@ def make_growing(
 def _attempt(outcome: str) -> Message:
     details = {"outcome": outcome, "tokens": 500, "messages": 4}
     return Message(
-        role="system", id=outcome, kind=COMPACTION_ATTEMPT_KIND, visible=False, details=details,
+        role="system", id=outcome, kind="compaction_attempt", visible=False, details=details,
         parts=(Text("no answer from the model"),),
     )  # fmt: skip
 
@@ -53,7 +52,7 @@ def make_compacted(name: str = "compacted", **more: Any) -> ck.Session:
         *(asked[1], replies[1]),
         summarised(
             [asked[1]], tokens_before=600, tokens_after=400,
-            details={SUMMARY_ERROR_KEY: "the model was busy"},
+            details={"error": "the model was busy"},
         ),
         *(asked[2], replies[2], _attempt("failed"), _attempt("skipped")),
         *(asked[3], replies[3], asked[4], replies[4], asked[5], replies[5]),

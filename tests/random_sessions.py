@@ -6,9 +6,8 @@ import random
 
 from builders import assistant, result, session, system, tool_call, user
 
-from ctxkit.policies import History, MessageLog, Rules
+from ctxkit.policies import History, MessageLog, Rules, count_chars
 from ctxkit.policies.history.edited_head import EditedHead
-from ctxkit.policies.history.growing_columns_and_sums import count_chars
 from ctxkit.presets import preset
 from ctxkit.session import (
     Message,  # noqa: TC001  plain values of the tests

@@ -8,9 +8,9 @@ from itertools import takewhile
 from pathlib import Path
 
 import pytest
+from cli.command_runner import list_commands
 
 import ctxkit as ck
-from ctxkit.cli.app import COMMAND_MODULES
 from ctxkit.formats import WRITE_FORMATS, format_names
 from ctxkit.presets.rules_from_config_files import SYSTEM_CONFIG_FILES
 
@@ -66,7 +66,7 @@ def test_its_numbers_are_those_of_the_package():
     assert f"{WORDS[len(ck.plots.__all__)].capitalize()} charts" in told
     assert f"{WORDS[len(course)]} notebooks and {WORDS[len(appendices)]} appendices" in told
     commands = told.partition("`jupyter ctxkit`:")[2].partition("(")[0]
-    assert re.findall(r"`(\w+)`", commands) == [*COMMAND_MODULES]
+    assert re.findall(r"`(\w+)`", commands) == [*list_commands()]
 
 
 @pytest.mark.parametrize("name", sorted({*re.findall(r"`ck\.([\w.]+)`", PAGE)}))

@@ -15,10 +15,9 @@ from functools import cache
 from pathlib import Path
 
 import pytest
-from cli.command_runner import COMMAND, environment
+from cli.command_runner import COMMAND, environment, list_commands
 
 import ctxkit as ck
-from ctxkit.cli.app import COMMAND_MODULES
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -163,4 +162,4 @@ def test_every_name_in_the_text_is_there():
     shown = set(re.findall(r"`ctxkit (\w+)`", README)) | {
         words[1] for line in SHELL_LINES if len(words := line.split()) > 1 and words[0] == "ctxkit"
     }
-    assert shown <= set(COMMAND_MODULES)
+    assert shown <= set(list_commands())

@@ -12,7 +12,7 @@ import trust_cache
 import trust_developers
 from msgspec.structs import replace
 
-from ctxkit.engine.cache_model.training_counts import load_training_counts
+from ctxkit.engine import load_training_counts
 
 ROOT = Path(__file__).parents[1]
 

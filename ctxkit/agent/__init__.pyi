@@ -37,6 +37,7 @@ from .recorders.api_call_recorder import recorder as recorder
 from .session_log import SessionLog as SessionLog
 from .session_log import list_checkpoints as list_checkpoints
 from .tools.confined_root import RootFolder as RootFolder
+from .tools.execution_and_results import OutputLimits as OutputLimits
 from .tools.execution_and_results import image_from_bytes as image_from_bytes
 from .tools.execution_and_results import run_tool as run_tool
 from .tools.file_tools_and_pdf_office_text import make_file_tools as make_file_tools

@@ -1,6 +1,7 @@
 # The public names: type checkers and editors read this stub, `lazy_exports` at run time.
 from .contests import ContestTable as ContestTable
 from .contests import contest as contest
+from .contests import judge_rules as judge_rules
 from .contests import mark as mark
 from .exercises import check as check
 from .exercises import load_exercises as load_exercises

@@ -321,6 +321,11 @@ def judge_rules(
 
     Raises:
         BadArguments: they are no rules.
+
+    Example:
+        >>> entry = judge_rules("nothing is cut", "none")
+        >>> entry.kept_n, entry.facts_n, entry.why
+        (15, 15, 'runs past the window')
     """
     from ctxkit.engine.replay import replay as replay_session
 

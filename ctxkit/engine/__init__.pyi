@@ -1,4 +1,7 @@
 # The public names: type checkers and editors read this stub, `lazy_exports` at run time.
+from .cache_model.call_features import find_miss_cause as find_miss_cause
+from .cache_model.call_features import get_call_features as get_call_features
+from .cache_model.training_counts import load_training_counts as load_training_counts
 from .context_rules_run import RulesRun as RulesRun
 from .context_rules_run import advance_run as advance_run
 from .context_rules_run import run_rules as run_rules

@@ -1,7 +1,9 @@
 # The public names: type checkers and editors read this stub, `lazy_exports` at run time.
 # ruff: noqa: I001  functions first, then the modules that hold more of a kind
 from .cache_misses import find_cache_misses as find_cache_misses
+from .context_growth_and_floor import GrowthProfile as GrowthProfile
 from .cost.pause_cost_by_choice import idle as idle
+from .cost.replay_cost_model import ReplayCostModel as ReplayCostModel
 from .context_window_report import REPORT_COLUMNS as REPORT_COLUMNS
 from .cost.dollars_per_subscription_span import limits as limits
 from .frames import FRAME_COLUMNS as FRAME_COLUMNS, arrow as arrow
@@ -9,6 +11,10 @@ from .frames.per_message import audience as audience
 from .losable_items import LosableItem as LosableItem, extract_items as extract_items
 from .loss_tables import drift as drift, losses as losses
 from .prompt_composition import count_groups_by_call as count_groups_by_call
+from .prompt_sizes_and_contents import (
+    PromptAndSharedPrefixSizes as PromptAndSharedPrefixSizes,
+    get_prompt_sizes as get_prompt_sizes,
+)
 from .planted_facts_and_compaction_audits import audits as audits
 from .fact_retention_by_meaning_and_values import meaning as meaning
 from .compaction_outcomes import thrash as thrash

@@ -46,6 +46,12 @@ class GrowthProfile:
 
     Raises:
         BadArguments: the log has no usage or no price, or its prompts do not grow.
+
+    Example:
+        >>> import ctxkit as ck
+        >>> profile = GrowthProfile(ck.read(ck.samples.path("billing")))
+        >>> round(profile.growth), profile.peak
+        (216, 39313)
     """
 
     def __init__(self, session: Session) -> None:
@@ -76,6 +82,7 @@ class GrowthProfile:
             if not self._has_edit_between(a, b)
         ]
         self.growth = fmean(steps) if steps else 0.0
+        """Mean tokens by which a prompt is larger than the one before, compactions left out."""
         if self.growth <= 0:
             raise BadArguments(
                 f"The prompts of “{get_title(session, 60)}” do not grow, so nothing has to be"

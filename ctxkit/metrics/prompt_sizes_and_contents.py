@@ -41,6 +41,18 @@ def get_prompt_sizes(session: Session) -> tuple[list[int | None], Provenance | N
     Sizes are None for calls that failed before they were billed and for sums over whole turns; all
     sizes and the source are None where the log has neither usage nor content. Without usage, sizes
     are counted like the prompts of a replay.
+
+    Args:
+        session: a recorded session or a replay.
+
+    Returns:
+        Tokens of each call's prompt, and "recorded", "derived" or "estimated".
+
+    Example:
+        >>> import ctxkit as ck
+        >>> sizes, source = get_prompt_sizes(ck.read(ck.samples.path("billing")))
+        >>> sizes[:3], source
+        ([1625, 2200, 2487], 'recorded')
     """
     recorded = [c.message.prompt_tokens for c in session.calls]
     if any(recorded):
@@ -65,6 +77,11 @@ class PromptAndSharedPrefixSizes:
     Args:
         prompts: tokens of each call's prompt.
         shared: tokens of the prefix that each shares with the prompts before it.
+
+    Example:
+        >>> sizes = PromptAndSharedPrefixSizes([100, 200, 150], [0, 90, 150])
+        >>> sizes.prompt(1), sizes.shared(2)
+        (200, 150)
     """
 
     def __init__(self, prompts: Sequence[int], shared: Sequence[int] = ()) -> None:

@@ -14,8 +14,10 @@ from .compaction_without_summary import WithoutTools as WithoutTools
 from .guards import AntiThrash as AntiThrash
 from .history import History as History
 from .history import MessageLog as MessageLog
+from .history.growing_columns_and_sums import count_chars as count_chars
 from .lesson_extraction_and_recall import LessonRecall as LessonRecall
 from .memory_entries import MEMORY_TYPES as MEMORY_TYPES
+from .memory_entries import make_entry as make_entry
 from .message_hiding import MessageCountCap as MessageCountCap
 from .message_hiding import PruneToolCalls as PruneToolCalls
 from .message_hiding import RoleFilter as RoleFilter

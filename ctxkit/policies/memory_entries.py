@@ -85,6 +85,10 @@ def make_entry(
 
     Raises:
         BadArguments: there is no name, or the type is no word.
+
+    Example:
+        >>> make_entry("runner", "Use pytest -q.", "feedback").head
+        '[feedback] runner: Use pytest -q.'
     """
     secrets = get_environment_secrets() if secrets is None else secrets
     short = _clean_line(name, 120, secrets)

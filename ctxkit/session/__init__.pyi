@@ -1,4 +1,5 @@
 # The public names: type checkers and editors read this stub, `lazy_exports` at run time.
+from .compactions_and_prunings import group_edits as group_edits
 from .messages import CORRECTION_KIND as CORRECTION_KIND
 from .messages import INJECTED_KIND as INJECTED_KIND
 from .messages import MISSING_START_KIND as MISSING_START_KIND

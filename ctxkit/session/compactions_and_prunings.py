@@ -49,6 +49,18 @@ def group_edits(session: HasEdits) -> tuple[CompactionEdits, ...]:
 
     The edits of a replay's n-th compaction have the ids ``rules-n.0``, ``rules-n.1``, ...: they are
     one group. Any other edit is a group of its own.
+
+    Args:
+        session: a recorded session or a replay.
+
+    Returns:
+        One value a compaction: its number, the position of its first edit in `session.path`, and
+        its edits.
+
+    Example:
+        >>> import ctxkit as ck
+        >>> [c.position for c in group_edits(ck.read(ck.samples.path("billing")))]
+        [354, 605]
     """
     if not session.edits:
         return ()

@@ -15,6 +15,7 @@ from ctxkit.tokens.exact_counters import (
 from ctxkit.tokens.live_prompt_sizes import estimate_schema_tokens
 from ctxkit.tokens.message_sizes_from_recorded_prompts import measure_sizes
 from ctxkit.tokens.message_token_counting import IMAGE_TOKENS, count_message_tokens
+from ctxkit.tokens.provider_rules import find_rule
 from ctxkit.tokens.token_counters import (
     AI,
     FASED,
@@ -57,6 +58,7 @@ __all__ = [
     "estimate_schema_tokens",
     "estimated_counter",
     "exact_counter",
+    "find_rule",
     "get_counter",
     "get_ctxkit_cache_folder",
     "measure_sizes",

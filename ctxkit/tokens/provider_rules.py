@@ -203,6 +203,9 @@ def find_rule(
         model: name of the model; None: unknown.
         at: seconds since 1970 at which the rule holds; None: today's rule.
 
+    Returns:
+        The rule: its value, its source, and the models and days for which it holds.
+
     Example:
         >>> find_rule("cache_life", "gpt-6-sol").value, find_rule("cache_life", "llama-4")
         (1800, None)

@@ -34,8 +34,7 @@ from ctxkit.agent.memory import format_memory_block, rank_by_score, sort_by_type
 from ctxkit.agent.recorders.api_call_parsers import parse_call
 from ctxkit.agent.tools import file_search
 from ctxkit.errors import CtxkitError
-from ctxkit.policies import Above, Rules, Summary
-from ctxkit.policies.memory_entries import make_entry
+from ctxkit.policies import Above, Rules, Summary, make_entry
 from ctxkit.session import Message, Text
 
 if TYPE_CHECKING:

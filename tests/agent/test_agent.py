@@ -24,7 +24,6 @@ from ctxkit.errors import BadArguments, ModelError
 from ctxkit.policies import Above, Rules, Summary
 from ctxkit.session import Message, Text, Usage
 from ctxkit.tokens import estimate_schema_tokens
-from ctxkit.tokens.prices import cost_usd
 
 COUNT = tokens.get_counter("chars/4")
 
@@ -343,7 +342,7 @@ def test_a_budget_is_exact_across_a_compaction():
     assert len(a.session.view()) < len(a.session.messages)
     assert after["calls_usd"] == before["calls_usd"]
     assert after["cost_usd"] == pytest.approx(
-        before["cost_usd"] + cost_usd(edit.usage, writer.name)
+        before["cost_usd"] + ck.prices.cost_usd(edit.usage, writer.name)
     )
 
 

@@ -22,8 +22,7 @@ from ctxkit.agent import (
     import_files,
 )
 from ctxkit.agent.models.scripted_and_lookup_models import make_reply
-from ctxkit.policies import Chain, LessonRecall
-from ctxkit.policies.memory_entries import make_entry
+from ctxkit.policies import Chain, LessonRecall, make_entry
 from ctxkit.session import Message, ToolCall
 from ctxkit.tokens import estimate_schema_tokens
 

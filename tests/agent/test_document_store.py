@@ -356,9 +356,8 @@ def test_an_item_that_cannot_be_replaced_stays(base, tmp_path, monkeypatch):
 
 ADDS = """
 import sys
-from ctxkit.agent.document_store import ContextStore
-from ctxkit.agent.memory import MemoryStore
-from ctxkit.policies.memory_entries import make_entry
+from ctxkit.agent import ContextStore, MemoryStore
+from ctxkit.policies import make_entry
 who, base = sys.argv[1:]
 sys.stdin.read(1)
 for n in range(12):

@@ -173,7 +173,7 @@ CHILD = """
     import asyncio, os, sys
     sys.path.insert(0, {tests!r}); sys.path.insert(0, {here!r})
     import test_live_session as t
-    from ctxkit.agent.models.scripted_and_lookup_models import get_script as script
+    from ctxkit.agent import get_script as script
     def work(folder):
         s = t.live(folder)
         print("begun", os.getpid(), flush=True)

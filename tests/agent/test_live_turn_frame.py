@@ -16,7 +16,6 @@ from stand_in_models import COUNT, ECHO, Says, agent, live, run, said
 import ctxkit as ck
 from ctxkit.agent.event_snapshot_and_report_files import _billed_turns
 from ctxkit.errors import ModelError
-from ctxkit.plots.cumulative_agent_input_and_threshold_charts import get_cumulative_input_data
 from ctxkit.policies import Above, Count, Rules, Summary, TokensSpent
 from ctxkit.presets import preset
 from ctxkit.session import ToolCall, Usage
@@ -106,8 +105,8 @@ def test_the_thresholds_stand_in_each_row_also_under_other_rules(tmp_path):
         run(one.turn("go"))
         run(one.turn("on"))
         assert one.turns[["warn_at", "cutover_at"]].iloc[-1].tolist() == [2000, 4000]
-        drawn = get_cumulative_input_data(one.session)
-        assert (drawn.warn_at, drawn.cutover_at) == (2000, 4000)
+        lines = {line["name"] for line in ck.plots.budget(one.session).to_plotly()["data"]}
+        assert {"warn at 2,000", "cutover at 4,000"} < lines
     other = Rules(policy=Summary(), trigger=TokensSpent(7000), counter=COUNT)
     with live(tmp_path, reply(5, 900, calls=False), rules=other) as one:
         assert len(one.turns) == 2

@@ -7,7 +7,6 @@ from builders import assistant, session, step, user
 from stand_in_models import COUNT, agent, run
 
 from ctxkit import presets
-from ctxkit.agent.compaction import KEEP_NEWEST_TURN
 from ctxkit.policies import (
     Chain,
     Clear,
@@ -79,6 +78,6 @@ def test_any_preset_compacts_by_hand_between_two_calls(name):
     turns = [(user("x" * 900), *step(text="y" * 900), assistant("z" * 900)) for _ in range(30)]
     rules = preset(name).but(window=8_000, assumed=True, reserve=200, counter=COUNT)
     one = agent(at=session(*(m for turn in turns for m in turn)), rules=rules)
-    edits = run(one.compact(fallback=KEEP_NEWEST_TURN))
+    edits = run(one.compact(fallback=Summary(keep_turns=1)))
     assert edits
     assert [e.id for e in one.session.edits] == [e.id for e in edits]

@@ -11,7 +11,6 @@ from ctxkit import presets
 from ctxkit.agent import tool
 from ctxkit.agent.tools.file_tools_and_pdf_office_text import describe_artifact_reading
 from ctxkit.policies import ResultOffload
-from ctxkit.policies.result_excerpts_and_offload import STUB_PREFIX
 from ctxkit.presets import preset
 from ctxkit.session import ToolCall
 
@@ -37,7 +36,9 @@ def talk(folder, rules=RULES, tools=("files", FLOOD), calls=(), **more):
 
 
 def stub_of(one):
-    return next(i.message.text for i in one.sent(-1) if i.message.text.startswith(STUB_PREFIX))
+    return next(
+        i.message.text for i in one.sent(-1) if i.message.text.startswith("[result offloaded — ")
+    )
 
 
 def offloading():
@@ -123,7 +124,7 @@ def test_what_cannot_be_stored_is_sent_within_the_limits_and_said(tmp_path):
         folder.write_text("in the way")
         assert run(one.turn("go")).ended == "answered"
         sent = next(i.message.text for i in one.sent(-1) if i.message.role == "tool")
-        assert not sent.startswith(STUB_PREFIX)
+        assert not sent.startswith("[result offloaded — ")
         assert len(sent) < 52_000
         assert "row 00000" in sent
         failed = [e.payload for e in heard if e.kind == "artifact_failed"]

@@ -12,7 +12,6 @@ from ctxkit import presets
 from ctxkit.agent import tool
 from ctxkit.policies import ARCHIVED_STUB, RecordedCompactionsPolicy, Rules
 from ctxkit.session import Usage
-from ctxkit.session.messages import USER_VISIBLE_KEY
 
 WORDS = "the table has 40 rows; row 7 is wrong: see /srv/a.csv"
 
@@ -77,7 +76,7 @@ def test_the_user_still_sees_what_was_archived_and_not_the_summary():
 def test_a_result_that_the_user_did_not_see_stays_hidden_when_it_is_archived():
     """A29: An archived result is as visible to the user as it was before."""
     first, second = (tool_call("bash", f"c{n}", command=f"ls {n}") for n in range(2))
-    hidden = structs.replace(result("row " * 3_000, first), details={USER_VISIBLE_KEY: False})
+    hidden = structs.replace(result("row " * 3_000, first), details={"user_visible": False})
     at = session(user("Go"), assistant("", first), hidden, assistant("", second),
                  result("row " * 3_000, second), assistant("ok"))  # fmt: skip
     rules = presets.ai(context_window=200_000, tool_call_cutoff=0)

@@ -11,7 +11,6 @@ import ctxkit as ck
 from browser.jupyterlab_driver import Seen, browser_page
 from browser.view_pages import SAMPLE, list_views
 from ctxkit._internal.chart_style import read_plotly_javascript
-from ctxkit.plots.chart import PLOTLY_MIME_TYPE
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -33,7 +32,10 @@ DRAW = "f => { for (const [n, x] of Object.entries(f)) Plotly.newPlot(n, x.data,
 def test_words_have_the_colour_of_the_page_where_nothing_of_ours_runs(chromium, tmp_path: Path):
     log = ck.read(SAMPLE)
     charts = {n: make(log) for n, make in list_views().items() if n.startswith("plots.")}
-    figures = {n: chart._repr_mimebundle_()[PLOTLY_MIME_TYPE] for n, chart in charts.items()}
+    figures = {
+        n: chart._repr_mimebundle_()["application/vnd.plotly.v1+json"]
+        for n, chart in charts.items()
+    }
     library = read_plotly_javascript().decode().replace("</script", "<\\/script")
     places = "".join(f'<div id="{name}"></div>' for name in figures)
     page_file = tmp_path / "page.html"

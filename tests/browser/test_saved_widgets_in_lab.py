@@ -12,7 +12,6 @@ import pytest
 import ctxkit as ck
 from browser.jupyterlab_driver import IDLE, REOPEN, browser_page, jupyter_in, settle, written
 from browser.view_pages import SAMPLE, list_views
-from ctxkit.widgets.base_widget import STATIC_PICTURE_NOTE
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -54,7 +53,7 @@ def wait_for_views(page: Any) -> None:
 def assert_still(stills: list[dict[str, Any]]) -> None:
     assert len(stills) == len(WIDGETS)
     for name, one in zip(WIDGETS, stills, strict=True):
-        assert STATIC_PICTURE_NOTE in one["text"], name
+        assert "A still picture: run the cell for the interactive view." in one["text"], name
         assert one["pictures"] + one["tables"] > 0, name
 
 
@@ -170,7 +169,7 @@ def test_charts_survive_with_sentence_table_and_the_colours_of_the_page(jupyter,
         assert (restarted["figures"] > 0, restarted["disabled"]) == (True, 0), name
         assert still["figures"] == 0, name
         assert still["pictures"] > 0, name
-        assert STATIC_PICTURE_NOTE in still["text"], name
+        assert "A still picture: run the cell for the interactive view." in still["text"], name
     assert told["images"] == 0
     saved = (jupyter.root / told["file"]).read_text(encoding="utf-8")
     assert "application/vnd.plotly.v1+json" not in saved

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 import time
 import warnings
 from contextlib import chdir, redirect_stderr, redirect_stdout
+from functools import cache
 from io import StringIO
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -52,6 +54,13 @@ def ctxkit(home: Path, *words: object, **more: str) -> subprocess.CompletedProce
 def told(home: Path, *words: object, **more: str) -> subprocess.CompletedProcess[str]:
     """Run the command as `ctxkit` does, but in this process, without a second of imports."""
     return _run_here(home, words, more, StringIO(), StringIO())
+
+
+@cache
+def list_commands() -> tuple[str, ...]:
+    """Return the names of the commands, in the order of `ctxkit --help`."""
+    _, _, listed = told(Path.cwd(), "--help").stdout.partition("\nCommands:\n")
+    return tuple(re.findall(r"^  (\w+)", listed, re.MULTILINE))
 
 
 class _Terminal(StringIO):

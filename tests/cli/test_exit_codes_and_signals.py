@@ -12,11 +12,10 @@ from cli.command_runner import (
     ctxkit,
     environment,
     in_terminal,
+    list_commands,
     run_as_in_terminal,
     told,
 )
-
-from ctxkit.cli.app import COMMAND_MODULES
 
 
 def test_the_console_script_and_the_module_are_one():
@@ -26,7 +25,7 @@ def test_the_console_script_and_the_module_are_one():
     assert scripts[0] == "ctxkit.cli:run"
 
 
-@pytest.mark.parametrize("name", list(COMMAND_MODULES))
+@pytest.mark.parametrize("name", list_commands())
 def test_each_command_explains_itself_within_80_columns(home, name):
     code, shown = run_as_in_terminal(home, name, "--help")
     assert code == 0

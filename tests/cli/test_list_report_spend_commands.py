@@ -153,17 +153,14 @@ def test_a_narrow_terminal_gets_a_narrow_table(home):
     assert "\u202e" not in shown
 
 
-def test_a_session_is_named_by_path_id_beginning_title_or_last(home, monkeypatch):
-    from ctxkit.cli.arguments_and_output import resolve_session
-
-    monkeypatch.setenv("HOME", str(home))
-    monkeypatch.setenv("XDG_STATE_HOME", str(home / "state"))
+def test_a_session_is_named_by_path_id_beginning_title_or_last(home):
     path = home / ".ctxkit" / "sessions" / "billing.jsonl"
-    whole = ck.read(path)
-    for word in (str(path), "billing", "bill-4127: the nightly export fails", "nightly", "bill"):
-        assert resolve_session(word) == whole
+    whole = json.loads(told(home, "report", path, "--json").stdout)
+    assert (whole["session"], whole["call"]) == ("billing", 342)
+    for word in ("billing", "bill-4127: the nightly export fails", "nightly", "bill"):
+        assert json.loads(told(home, "report", word, "--json").stdout) == whole
     os.utime(path, (2e9, 2e9))
-    assert resolve_session("last") == whole
+    assert json.loads(told(home, "report", "last", "--json").stdout) == whole
     assert "Context of BILL-4127" in told(home, "report", "nightly").stdout
 
 
@@ -262,14 +259,10 @@ def test_a_title_shows_no_secret():
     assert "a1B2a1B2" not in told.title
 
 
-def test_last_is_the_newest_that_is_a_session(home, monkeypatch):
-    from ctxkit.cli.arguments_and_output import resolve_session
-
-    monkeypatch.setenv("HOME", str(home))
-    monkeypatch.setenv("XDG_STATE_HOME", str(home / "state"))
+def test_last_is_the_newest_that_is_a_session(home):
     os.utime(home / ".ctxkit" / "sessions" / "billing.jsonl", (2e9, 2e9))
     os.utime(home / ".pi" / "agent" / "sessions" / "work" / "broken.jsonl", (3e9, 3e9))
-    assert resolve_session("last").id == "billing"
+    assert json.loads(told(home, "report", "last", "--json").stdout)["session"] == "billing"
 
 
 def test_subagents_are_not_listed_nor_billed_twice(home, real):

@@ -11,6 +11,7 @@ from cli.command_runner import run_as_in_terminal, told
 from cli.conftest import SAMPLE
 
 import ctxkit as ck
+from ctxkit import studies
 
 
 @pytest.fixture
@@ -160,10 +161,9 @@ def test_nothing_is_wider_than_the_terminal_and_nothing_is_coloured(one, words):
 
 
 def test_when_answers_for_a_folder(tmp_path):
-    from ctxkit.experiments.studies.forecast_and_threshold_holdout import make_developers
 
     (tmp_path / "sessions").mkdir()
-    for s in make_developers(2, sessions=4)["dev-1"]:
+    for s in studies.forecast_and_threshold_holdout.make_developers(2, sessions=4)["dev-1"]:
         ck.write(s, tmp_path / "sessions" / f"{s.id}.jsonl")
     done = told(tmp_path, "when", "sessions", "--extra-loss", "0.2")
     assert done.stdout.startswith("Compact at "), done.stderr

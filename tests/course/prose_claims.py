@@ -40,6 +40,7 @@ from ctxkit.engine.cache_model.call_features import measure_pause
 from ctxkit.experiments import compare_settings, studies
 from ctxkit.formats.chat_message_and_usage_parsers import parse_usage
 from ctxkit.metrics import (
+    GrowthProfile,
     compaction_formulas,
     compaction_outcomes,
     drift,
@@ -54,16 +55,20 @@ from ctxkit.metrics.compaction_savings_and_payback import (
     get_replay_compactions,
     is_thrashing,
 )
-from ctxkit.metrics.context_growth_and_floor import GrowthProfile
 from ctxkit.metrics.losable_items import ITEM_FAMILIES
-from ctxkit.policies import Rules, guards, memory_ranking_and_digests, rules_modifiers, triggers
-from ctxkit.policies.result_excerpts_and_offload import EXCERPT_MARKER, ResultExcerpts
+from ctxkit.policies import (
+    ResultExcerpts,
+    Rules,
+    guards,
+    memory_ranking_and_digests,
+    rules_modifiers,
+    triggers,
+)
 from ctxkit.policies.texts import summary_prompts_and_audits
 from ctxkit.policies.user_rule_extraction import SentenceKind, iter_rules_and_statements
 from ctxkit.presets.systems.tyrum_checkpoint import CheckpointSummariser
-from ctxkit.session.messages import Message, Text
-from ctxkit.tokens import default_counter, get_counter, live_prompt_sizes
-from ctxkit.tokens.provider_rules import find_rule
+from ctxkit.session import Message, Text
+from ctxkit.tokens import default_counter, find_rule, get_counter, live_prompt_sizes
 
 NOTEBOOKS = Path(__file__).parents[2] / "notebooks"
 PAGE, TRUST, FORECASTS, LIMITS = (
@@ -336,9 +341,8 @@ def shared_by_trigger():
 
 
 def written_share():
-    from ctxkit.metrics.cost.session_bill import bill_session
 
-    ledger = bill_session(load_sample())
+    ledger = ck.metrics.session_bill.bill_session(load_sample())
     return (
         ledger.sum("write") * PRICE.cache_write + ledger.sum("fresh") * PRICE.input
     ) / ledger.list_price_usd > 0.25
@@ -391,9 +395,8 @@ def sent(above_):
 
 
 def read_share():
-    from ctxkit.metrics.cost.session_bill import bill_session
 
-    ledger = bill_session(load_sample())
+    ledger = ck.metrics.session_bill.bill_session(load_sample())
     return ledger.sum("read") / sum(ledger.sum(k) for k in ("fresh", "read", "write", "output"))
 
 
@@ -405,7 +408,7 @@ def read_share_under(rules):
 def excerpt_of(text):
     """Return head and tail of a result as `excerpts` leaves them."""
     result = Message(role="tool", id="r", tool="run", parts=(Text(text),))
-    head, tail = ResultExcerpts().excerpt(result).split(EXCERPT_MARKER)
+    head, tail = ResultExcerpts().excerpt(result).split("\n... (truncated) ...\n")
     return head.rpartition("\n")[2], tail
 
 

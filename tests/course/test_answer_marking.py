@@ -19,8 +19,7 @@ import pytest
 
 import ctxkit as ck
 from ctxkit.course import exercises as marks
-from ctxkit.course import load_exercises
-from ctxkit.course.contests import judge_rules
+from ctxkit.course import judge_rules, load_exercises
 from ctxkit.course.lessons import lesson_07_sweeps
 from ctxkit.errors import BadArguments
 from ctxkit.policies import Rules, triggers

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 import ctxkit as ck
+from ctxkit.course import judge_rules
 from ctxkit.course.contest_entry_serialization import encode_rules
-from ctxkit.course.contests import judge_rules
 from ctxkit.errors import BadArguments
 from ctxkit.policies import Rules, guards, triggers
 

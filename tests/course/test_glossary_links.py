@@ -11,8 +11,7 @@ import pytest
 
 import ctxkit as ck
 from ctxkit.policies import Rules, triggers
-from ctxkit.tokens.message_token_counting import IMAGE_TOKENS
-from ctxkit.tokens.provider_rules import find_rule
+from ctxkit.tokens import IMAGE_TOKENS, find_rule
 
 ROOT = Path(__file__).parents[2]
 GLOSSARY = (ROOT / "docs/glossary.md").read_text(encoding="utf-8")

@@ -11,8 +11,7 @@ import nbformat
 import pytest
 
 import ctxkit as ck
-from ctxkit.course import students
-from ctxkit.course.contests import judge_rules
+from ctxkit.course import judge_rules, students
 from ctxkit.policies import Rules
 
 NOTEBOOKS = Path(__file__).parents[2] / "notebooks"

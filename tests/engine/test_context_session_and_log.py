@@ -11,7 +11,6 @@ import ctxkit as ck
 from ctxkit.metrics import count_groups_by_call
 from ctxkit.policies import Clear, Rules
 from ctxkit.presets import names
-from ctxkit.session.compactions_and_prunings import PRUNED_KEY
 
 
 def read_call(n):
@@ -104,7 +103,7 @@ def test_a_log_without_records_is_read_as_before(tmp_path):
     records = [json.loads(line) for line in lines]
     for record in records:
         details = record.get("data", {}).get("message", {}).get("details", {})
-        details.pop(PRUNED_KEY, None)
+        details.pop("pruned", None)
     (tmp_path / "old.jsonl").write_text("".join(json.dumps(r) + "\n" for r in records))
     old = ck.read(tmp_path / "old.jsonl")
     assert old.prompt_source is None
@@ -121,8 +120,8 @@ def test_a_damaged_record_is_dropped(damage, tmp_path):
     records = [json.loads(line) for line in (tmp_path / "own.jsonl").read_text().splitlines()]
     for record in records:
         details = record.get("data", {}).get("message", {}).get("details", {})
-        if PRUNED_KEY in details:
-            details[PRUNED_KEY] = damage
+        if "pruned" in details:
+            details["pruned"] = damage
     (tmp_path / "bad.jsonl").write_text("".join(json.dumps(r) + "\n" for r in records))
     bad = ck.read(tmp_path / "bad.jsonl")
     assert bad.prompt_source is None

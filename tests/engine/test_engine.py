@@ -16,11 +16,16 @@ from random_sessions import Fours, by_chance, size
 from ctxkit.engine import Compaction, RulesRun, advance_run, make_log_from_session, run_rules
 from ctxkit.engine.pruned_prompt_forecast import PrunedPromptForecast
 from ctxkit.errors import BadArguments, ModelError, UnsoundHistory
-from ctxkit.policies import BaseTrigger, LastUsageOverBudget, MessageLog, Rules, UnprunedForecast
+from ctxkit.policies import (
+    BaseTrigger,
+    LastUsageOverBudget,
+    MessageLog,
+    Rules,
+    UnprunedForecast,
+    rules_modifiers,
+)
 from ctxkit.policies import guards as g
 from ctxkit.policies import triggers as t
-from ctxkit.policies.rules_modifiers import TaskBoundaryTrigger
-from ctxkit.policies.triggers import CompositeTrigger, as_trigger
 from ctxkit.presets.systems.boise import RearmBelowCeiling
 from ctxkit.presets.systems.claude_code import OneHourCacheWriteTrigger
 from ctxkit.presets.systems.fuseraft import GuardBypassedByTrigger
@@ -112,7 +117,9 @@ FAMILIES = {
         policy=pi(b), trigger=t.Overflow() & t.Always() | t.Never(), window=a
     ),
     "last total": lambda a, b: dict(policy=pi(b), trigger=LastUsageOverBudget(), window=a),
-    "task ends": lambda a, b: dict(policy=pi(b), trigger=TaskBoundaryTrigger(0.4), window=a),
+    "task ends": lambda a, b: dict(
+        policy=pi(b), trigger=rules_modifiers.TaskBoundaryTrigger(0.4), window=a
+    ),
     "armed": lambda a, b: dict(
         policy=window(a), trigger=t.Above(a), guards=RearmBelowCeiling(a / 2, 2 * a)
     ),
@@ -121,7 +128,7 @@ FAMILIES = {
         policy=window(a),
         trigger=t.Above(a),
         guards=GuardBypassedByTrigger(
-            g.GraceAfterCompaction(calls=4), as_trigger(lambda h, context_budget: h.call % 3 == 0)
+            g.GraceAfterCompaction(calls=4), t.as_trigger(lambda h, context_budget: h.call % 3 == 0)
         ),
     ),
     "warned": lambda a, b: dict(
@@ -137,7 +144,7 @@ def test_every_trigger_and_guard_is_held_to_the_contract():
     """a new one must be in a family, where live, replay and the plain questions are compared"""
     rules = [Rules(**make(9000, 300)) for make in FAMILIES.values()]
     held = {kind for r in rules for kind in made_of((r.trigger, r.guards, r.warnings))}
-    assert kinds(BaseTrigger, "policies", "presets") - {CompositeTrigger} <= held
+    assert kinds(BaseTrigger, "policies", "presets") - {t.CompositeTrigger} <= held
     assert kinds(g.BaseGuard, "policies", "presets") | {g.BaseGuard} <= held
 
 

@@ -9,8 +9,7 @@ from random_sessions import Fours
 import ctxkit as ck
 from ctxkit.engine import find_context_window
 from ctxkit.engine.replay import describe_crowded_window
-from ctxkit.policies import Clear, Rules, triggers
-from ctxkit.policies.guards import CompactionCountLimit
+from ctxkit.policies import Clear, Rules, guards, triggers
 from ctxkit.session import Usage
 
 
@@ -68,7 +67,7 @@ def test_without_a_cache_split_all_of_a_prompt_is_input():
 
 
 def test_details_tell_the_outcome_of_the_run():
-    again = ck.replay(make_session(), RULES.but(guards=CompactionCountLimit(1, "run")))
+    again = ck.replay(make_session(), RULES.but(guards=guards.CompactionCountLimit(1, "run")))
     run, told = again.prompt_source, again.details["replay"]
     assert again.details["cwd"] == "/here"
     assert (told["rules"], told["limit"], told["counter"]) == ("mine", 5_000, "fours")

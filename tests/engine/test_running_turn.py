@@ -33,7 +33,6 @@ from ctxkit.errors import BadArguments
 from ctxkit.policies import EarlierTurnsFilter, MessageLog, Rules
 from ctxkit.presets.fuseraft_config import AGENT_CONFIG_KEYS
 from ctxkit.session import OTHER_AGENT_KINDS, Message
-from ctxkit.teams.member_config_and_views import ISOLATIONS
 
 VIEWS = dict(views())
 TWO, THREE = [2] * TURNS, [3] * TURNS
@@ -123,7 +122,7 @@ def team_settings():
             yield {"ContextWindow": {name: values[key.kind]}}
     window = {"MaxToolResultChars": 1, "MaxReplayChars": 1, "TextOnly": True, "MaxTailMessages": 1}
     yield {"ContextWindow": window}
-    yield from ({"Isolation": name} for name in ISOLATIONS)
+    yield from ({"Isolation": name} for name in ("shared", "fresh", "fork"))
     yield from ({"Context": [{"Source": s}]} for s in ("own_history:1", "session_context"))
 
 

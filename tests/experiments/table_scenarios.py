@@ -299,7 +299,6 @@ def _draw_studies() -> list[str]:
     from plots.chart_scenarios import write_forms
 
     from ctxkit.experiments import studies
-    from ctxkit.experiments.studies import charts
 
     loop = pd.DataFrame(
         {
@@ -310,9 +309,15 @@ def _draw_studies() -> list[str]:
         index=["mask", "<b>"],
     )
     drawn = [
-        charts.chart_mask_errors(studies.table("masks")),
-        *(charts.chart_policy_ratios(studies.table("ratios"), name) for name in ("turns", "usd")),
-        *(charts.chart_predicted_and_real_outcomes(loop, figure) for figure in ("usd", "calls")),
+        studies.charts.chart_mask_errors(studies.table("masks")),
+        *(
+            studies.charts.chart_policy_ratios(studies.table("ratios"), name)
+            for name in ("turns", "usd")
+        ),
+        *(
+            studies.charts.chart_predicted_and_real_outcomes(loop, figure)
+            for figure in ("usd", "calls")
+        ),
     ]
     return [
         line
@@ -325,10 +330,14 @@ def _study_pauses() -> list[Any]:
     """Return how well the ledger predicts made developers, with their habits and without."""
     from experiments.studies.test_idle_ledger_accuracy import find_made_pauses
 
-    from ctxkit.experiments.studies import idle_cost_and_pause_choice_accuracy as study
-
-    pauses, habits = find_made_pauses(3), study.list_habitual_pause_lengths(3)
-    found = [study.measure_idle_choice_accuracy(pauses, known) for known in (habits, None)]
+    pauses, habits = (
+        find_made_pauses(3),
+        ck.studies.idle_cost_and_pause_choice_accuracy.list_habitual_pause_lengths(3),
+    )
+    found = [
+        ck.studies.idle_cost_and_pause_choice_accuracy.measure_idle_choice_accuracy(pauses, known)
+        for known in (habits, None)
+    ]
     return [one._asdict() for one in found if one is not None]
 
 

@@ -17,7 +17,7 @@ from ctxkit.errors import BadArguments
 from ctxkit.experiments import SCORE_COLUMN_NAMES
 from ctxkit.experiments.cost_and_loss_scores import SessionAnalysisCache, score_run, score_session
 from ctxkit.experiments.rules_comparison_on_one_session import DETAIL_HEADS
-from ctxkit.metrics.prompt_sizes_and_contents import PromptAndSharedPrefixSizes
+from ctxkit.metrics import PromptAndSharedPrefixSizes
 from ctxkit.policies import Above, Rules, recorded_rules
 from ctxkit.session import Usage
 from ctxkit.tokens import prices

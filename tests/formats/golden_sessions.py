@@ -99,8 +99,7 @@ def main() -> None:
     from real_logs import paths
     from test_golden import SAMPLES
 
-    from ctxkit.formats import Source, read_source
-    from ctxkit.formats.reading import read
+    from ctxkit.formats import Source, read, read_source
 
     FOLDER.mkdir(exist_ok=True)
     for name, sample in SAMPLES.items():

@@ -13,7 +13,6 @@ from ctxkit.errors import ReadError
 from ctxkit.formats import fuseraft_token_snapshot_logs as fuseraft_snapshots
 from ctxkit.magics.session_report_commands import ContextStatus
 from ctxkit.session import get_title
-from ctxkit.widgets.explorer_messages_and_search import ExplorerSession
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -94,7 +93,7 @@ def test_counts_of_turns_are_no_context_no_window_and_no_share() -> None:
     assert window.to_text().startswith("Context of 77d6be00 2026-01-01 at call 2, turn 2\nSize unk")
     line = ContextStatus(window, 1, 5).one_line
     assert line == "Context: unknown, the log has counts of whole turns alone · Compactions: 1"
-    assert not any(i.tokens for i in ExplorerSession(s).at(-1).items)
+    assert not any(i.tokens for i in ck.explore(s).explorer_session.at(-1).items)
     row_of_pi = ck.compare(s, ["pi"]).loc["pi"]
     assert row_of_pi[["peak_tokens", "compactions_n"]].isna().all()
     assert "no size of a prompt" in row_of_pi["note"]

@@ -11,7 +11,6 @@ from pandas.testing import assert_frame_equal
 
 import ctxkit as ck
 from ctxkit.formats import as_sessions
-from ctxkit.metrics.compaction_formulas import get_append_only_token_multiple
 
 SAMPLE = ck.samples.path()
 PRESET = "pi"
@@ -75,7 +74,7 @@ ONE = {
     },
     "metrics.loss_tables.losses": lambda s: repr(ck.metrics.loss_tables.losses(s)),
     "metrics.session_bill.bill_session": lambda s: repr(ck.metrics.session_bill.bill_session(s)),
-    "metrics.savings.amplification": get_append_only_token_multiple,
+    "metrics.savings.amplification": ck.metrics.compaction_formulas.get_append_only_token_multiple,
     "metrics.planted.plant": lambda s: len(
         ck.metrics.planted_facts_and_compaction_audits.plant_facts(
             s, ck.metrics.planted_facts_and_compaction_audits.make_facts(3)

@@ -8,7 +8,7 @@ from widgets.reports.hostile_logs import EVIL, SECRET, hostile, list_leaks
 
 from ctxkit.errors import CtxkitError
 from ctxkit.magics.session_settings_and_name_resolver import open_memory_store
-from ctxkit.policies.memory_entries import make_entry
+from ctxkit.policies import make_entry
 
 __all__ = ["kernel"]
 

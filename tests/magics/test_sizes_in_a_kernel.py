@@ -16,7 +16,7 @@ KEYS = "import os\nos.environ['OPENAI_API_KEY'] = os.environ['ANTHROPIC_API_KEY'
 RULES = "import ctxkit as ck\nrules = ck.presets.fuseraft(mode='intent', trigger_turn_count={}, keep_recent_turns=1)"
 TABLE = "_c = %context compactions\nprint(_c[['tokens_before', 'tokens_after', 'tokens_source']].values.tolist())"
 THRASH = """
-from ctxkit.metrics.compaction_outcomes import thrash
+from ctxkit.metrics import thrash
 s = get_ipython().magics_manager.registry['CtxKit'].session()
 print([[c.before, c.after] for c in thrash(s).outcomes], ck.frame(s, per='call')['prompt_tokens'].tolist())
 """

@@ -13,20 +13,18 @@ from builders import session, summarised, user
 from metrics.test_thrash import said
 
 import ctxkit as ck
-from ctxkit.metrics import compaction_outcomes, thrash
-from ctxkit.metrics.compaction_formulas import (
-    estimate_append_only_prompts,
-    get_append_only_token_multiple,
+from ctxkit.metrics import (
+    PromptAndSharedPrefixSizes,
+    compaction_formulas,
+    compaction_outcomes,
+    thrash,
 )
 from ctxkit.metrics.compaction_savings_and_payback import (
     CombinedCompactionBeforeCall,
     judge_compactions,
     summarise_verdicts,
 )
-from ctxkit.metrics.cost.replay_cost_model import UNLIMITED_TOKENS
-from ctxkit.metrics.prompt_sizes_and_contents import PromptAndSharedPrefixSizes
 from ctxkit.session import Edit
-from ctxkit.tokens.prices import price
 
 BEFORE, AFTER = 99_990, 50_010
 """Prompts around a compaction from 100,000 to 50,000 tokens."""
@@ -100,8 +98,8 @@ def judge(*intervals: int, cost: float = 0.15):
     ]
     prompts = PromptAndSharedPrefixSizes([50_000] * (calls[-1] + 1))
     cost_model = SimpleNamespace(
-        at=lambda _call: price("claude-sonnet-4-5"),
-        read_limits=(UNLIMITED_TOKENS,) * len(prompts),
+        at=lambda _call: ck.prices.price("claude-sonnet-4-5"),
+        read_limits=(2**62,) * len(prompts),  # the record never missed
         has_cache=True,
         fit=SimpleNamespace(writes=True, hour=False),
     )
@@ -156,7 +154,7 @@ def test_headroom_is_the_free_share_and_a_trigger_of_nothing_is_refused():
 
 
 def test_an_append_only_session_grows_by_what_was_added():
-    append_only = estimate_append_only_prompts
+    append_only = compaction_formulas.estimate_append_only_prompts
     assert append_only([], []) == []
     assert append_only([100, 100, 130, 50, 60], [7, 8, 9, 10, 11]) == [
         100,
@@ -171,5 +169,5 @@ def test_an_append_only_session_grows_by_what_was_added():
 
 def test_amplification_is_what_append_only_sends_over_what_was_sent():
     s = session(*[m for n in (1_000, 2_000, 500) for m in (user(), said(n))])
-    assert get_append_only_token_multiple(s) == (1_000 + 2_000 + 2_310) / 3_500
-    assert get_append_only_token_multiple(session(user(), said(0))) is None
+    assert compaction_formulas.get_append_only_token_multiple(s) == (1_000 + 2_000 + 2_310) / 3_500
+    assert compaction_formulas.get_append_only_token_multiple(session(user(), said(0))) is None

@@ -7,7 +7,7 @@ import pytest
 from builders import assistant, session, summarised, user
 
 import ctxkit as ck
-from ctxkit.metrics import compaction_formulas, thrash
+from ctxkit.metrics import PromptAndSharedPrefixSizes, ReplayCostModel, compaction_formulas, thrash
 from ctxkit.metrics import compaction_savings_and_payback as sizes_module
 from ctxkit.metrics.compaction_savings_and_payback import (
     SPIRAL_LENGTH,
@@ -17,8 +17,6 @@ from ctxkit.metrics.compaction_savings_and_payback import (
     judge_compactions,
     make_compaction_columns,
 )
-from ctxkit.metrics.cost.replay_cost_model import ReplayCostModel
-from ctxkit.metrics.prompt_sizes_and_contents import PromptAndSharedPrefixSizes
 from ctxkit.policies import Rules, triggers
 from ctxkit.session import Usage
 

@@ -8,7 +8,7 @@ import pytest
 from builders import assistant, session, user
 
 from ctxkit.errors import BadArguments
-from ctxkit.metrics.context_growth_and_floor import GrowthProfile
+from ctxkit.metrics import GrowthProfile
 from ctxkit.session import Edit, Usage
 from ctxkit.tokens import prices
 

@@ -16,8 +16,8 @@ import ctxkit as ck
 from ctxkit.engine import run_rules
 from ctxkit.engine.replay import make_session_from_run
 from ctxkit.experiments.sweep_workers import NamedRules, SessionRunner, SweepScoreOptions
+from ctxkit.metrics import loss_tables
 from ctxkit.metrics.loss_analysis import ORACLE_MOMENTS, LossAnalysis
-from ctxkit.metrics.loss_tables import make_loss_columns
 from ctxkit.metrics.message_visibility import get_rules_run_visibility, get_session_visibility
 from ctxkit.policies import (
     FixedSizeSummariser,
@@ -112,7 +112,7 @@ def differing(own: SessionRunner, rules: Rules) -> dict:
     moments = lost.visibility.change_calls.tolist()
     flagged = {time // 2 for time in lost.visibility.stored_elsewhere[:, 1].tolist()}
     told, slow = (
-        make_loss_columns(lost),
+        loss_tables.make_loss_columns(lost),
         by_definition(own.session, views_of(done), moments, flagged),
     )
     return {
@@ -146,8 +146,8 @@ def test_the_edits_of_a_replay_say_what_its_run_does(seed, policy):
         own.base.memory,
         get_session_visibility(own.base.memory, make_session_from_run(own.session, done)),
     )
-    assert make_loss_columns(again) == pytest.approx(
-        make_loss_columns(found(own, done)), nan_ok=True
+    assert loss_tables.make_loss_columns(again) == pytest.approx(
+        loss_tables.make_loss_columns(found(own, done)), nan_ok=True
     )
 
 
@@ -158,7 +158,7 @@ def test_a_rule_said_by_a_schedule_and_by_a_function_loses_the_same():
         return history if not history.call else masked.pruning(history, budget)
 
     one, other = (
-        make_loss_columns(found(bench(3), run_rules(bench(3).log(r), r, None)))
+        loss_tables.make_loss_columns(found(bench(3), run_rules(bench(3).log(r), r, None)))
         for r in (masked, Rules(pruning=plain))
     )
     assert one == other
@@ -184,10 +184,14 @@ def test_a_row_of_a_sweep_and_a_score_of_the_replay_say_the_same():
     assert row["needed_lost_n"] > 0
     assert {
         k: score[k]
-        for k in make_loss_columns(found(own, run_rules(own.log(rules), rules, own.limit)))
+        for k in loss_tables.make_loss_columns(
+            found(own, run_rules(own.log(rules), rules, own.limit))
+        )
     } == {
         k: row[k]
-        for k in make_loss_columns(found(own, run_rules(own.log(rules), rules, own.limit)))
+        for k in loss_tables.make_loss_columns(
+            found(own, run_rules(own.log(rules), rules, own.limit))
+        )
     }
 
 
@@ -210,7 +214,7 @@ def test_the_work_does_not_grow_with_the_cuts():
 
         sys.setprofile(count)
         try:
-            make_loss_columns(lost)
+            loss_tables.make_loss_columns(lost)
         finally:
             sys.setprofile(None)
         return len(done.compactions), n

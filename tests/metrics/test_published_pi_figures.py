@@ -7,12 +7,7 @@ from builders import assistant, session, usage, user
 
 import ctxkit as ck
 from ctxkit.errors import BadArguments
-from ctxkit.metrics import session_bill, thrash
-from ctxkit.metrics.compaction_formulas import (
-    compute_headroom_share,
-    estimate_append_only_prompts,
-    get_append_only_token_multiple,
-)
+from ctxkit.metrics import compaction_formulas, session_bill, thrash
 
 
 @pytest.fixture(scope="module")
@@ -67,26 +62,28 @@ def test_what_its_compactions_saved(pi):
 
 
 def test_the_room_of_a_cycle():
-    assert compute_headroom_share(100_000, 25_000) == 0.75
-    assert compute_headroom_share(100_000, 110_000) == pytest.approx(-0.1)
+    assert compaction_formulas.compute_headroom_share(100_000, 25_000) == 0.75
+    assert compaction_formulas.compute_headroom_share(100_000, 110_000) == pytest.approx(-0.1)
     with pytest.raises(BadArguments, match="above 0"):
-        compute_headroom_share(0, 1)
+        compaction_formulas.compute_headroom_share(0, 1)
 
 
 def test_the_append_only_twin_grows_by_the_reply_and_300_where_the_prompt_fell():
-    assert estimate_append_only_prompts([100, 150, 40, 60], [10, 20, 30, 40]) == [
+    assert compaction_formulas.estimate_append_only_prompts(
+        [100, 150, 40, 60], [10, 20, 30, 40]
+    ) == [
         100,
         150,
         470,
         490,
     ]
-    assert estimate_append_only_prompts([], []) == []
+    assert compaction_formulas.estimate_append_only_prompts([], []) == []
     with pytest.raises(BadArguments, match="do not match"):
-        estimate_append_only_prompts([1], [])
+        compaction_formulas.estimate_append_only_prompts([1], [])
 
 
 def test_amplification_is_one_where_nothing_was_taken_away(pi):
     grown = [m for n in (100, 200, 300) for m in (user(), assistant(usage=usage(n)))]
-    assert get_append_only_token_multiple(session(*grown)) == 1.0
-    assert get_append_only_token_multiple(pi) == pytest.approx(2.29, abs=0.01)
-    assert get_append_only_token_multiple(session(user(), assistant())) is None
+    assert compaction_formulas.get_append_only_token_multiple(session(*grown)) == 1.0
+    assert compaction_formulas.get_append_only_token_multiple(pi) == pytest.approx(2.29, abs=0.01)
+    assert compaction_formulas.get_append_only_token_multiple(session(user(), assistant())) is None

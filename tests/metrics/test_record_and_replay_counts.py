@@ -11,9 +11,8 @@ from builders import session as make_session
 from conftest import sample
 
 import ctxkit as ck
-from ctxkit.metrics.prompt_sizes_and_contents import get_prompt_sizes
+from ctxkit.metrics import get_prompt_sizes
 from ctxkit.tokens.message_sizes_from_recorded_prompts import has_mask_processor
-from ctxkit.widgets.explorer_messages_and_search import ExplorerSession
 
 
 @cache
@@ -68,7 +67,7 @@ def test_rules_that_are_never_due_send_what_was_sent(real):
 
 def unbilled_differences(session) -> list[str]:
     """The views that show another size than the report of a call whose usage the log lacks."""
-    view, gauge, out = ExplorerSession(session), None, []
+    view, gauge, out = ck.explore(session).explorer_session, None, []
     view.measure()
     for call in session.calls:
         if call.message.prompt_tokens is None and call.message.kind != "turn":

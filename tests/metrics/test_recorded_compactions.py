@@ -17,7 +17,6 @@ from ctxkit.metrics.compaction_sizes_and_detection import (
     infer_compactions,
 )
 from ctxkit.session import Edit
-from ctxkit.session.messages import REPORTED_CONTEXT_KEY
 
 
 def sized(*prompts: int):
@@ -156,6 +155,6 @@ def test_a_rule_finds_the_smallest_fall_that_it_names():
 
 def test_the_window_after_a_reply_holds_it_and_is_what_its_program_reported_where_nothing_is_billed():
     assert _window_after_reply(assistant("done", usage=usage(100, output=30))) == 130
-    reported = assistant("done", details={REPORTED_CONTEXT_KEY: 700})
+    reported = assistant("done", details={"used": 700})
     assert _window_after_reply(reported) == 700
     assert _window_after_reply(assistant("done")) is None

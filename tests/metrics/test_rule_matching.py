@@ -7,10 +7,12 @@ from builders import assistant, session, summarised, user
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from ctxkit.metrics import LosableItem, extract_items, item_index_and_rule_matching, loss_tables
-from ctxkit.metrics.fact_retention_by_meaning_and_values import (
-    extract_exact_values,
-    find_missing_values,
+from ctxkit.metrics import (
+    LosableItem,
+    extract_items,
+    fact_retention_by_meaning_and_values,
+    item_index_and_rule_matching,
+    loss_tables,
 )
 from ctxkit.metrics.item_index_and_rule_matching import RuleParaphraseMatcher
 
@@ -114,8 +116,10 @@ def test_many_texts_are_searched_as_each_alone_is(rules_and_texts, at_once):
 
 @given(SAYINGS, st.lists(SAYINGS, max_size=4).map(". ".join))
 def test_a_rule_is_given_only_with_all_its_values(said, text):
-    told = extract_exact_values(said)
+    told = fact_retention_by_meaning_and_values.extract_exact_values(said)
     if gives(text, said):
-        assert not find_missing_values(told, text.casefold())
+        assert not fact_retention_by_meaning_and_values.find_missing_values(told, text.casefold())
     elif gives(text + f"\n{said}", said):
-        assert not find_missing_values(told, f"{text}\n{said}".casefold())
+        assert not fact_retention_by_meaning_and_values.find_missing_values(
+            told, f"{text}\n{said}".casefold()
+        )

@@ -9,11 +9,10 @@ from builders import assistant, session, user
 from widgets.reports.hostile_logs import EVIL, list_leaks
 
 import ctxkit as ck
+from ctxkit import studies
 from ctxkit.errors import BadArguments
-from ctxkit.experiments.studies.forecast_and_threshold_holdout import make_developers
-from ctxkit.metrics import optimal_trigger_floor_and_wait
+from ctxkit.metrics import GrowthProfile, optimal_trigger_floor_and_wait
 from ctxkit.metrics.compaction_threshold_for_many_sessions import SharedThreshold
-from ctxkit.metrics.context_growth_and_floor import GrowthProfile
 from ctxkit.metrics.threshold_replays import (
     LaterSessionsTrial,
     SessionThresholdCosts,
@@ -42,7 +41,7 @@ def rows(*costs: dict[int, tuple[float, float | None]], steps=()) -> list[Sessio
 
 @pytest.fixture(scope="module")
 def developer() -> list[Session]:
-    return make_developers(7)["dev-6"]
+    return studies.forecast_and_threshold_holdout.make_developers(7)["dev-6"]
 
 
 @pytest.fixture(scope="module")

@@ -12,7 +12,6 @@ from metrics.test_view_figures import sources
 import ctxkit as ck
 from ctxkit.formats import format_names
 from ctxkit.session.compactions_and_prunings import hides_compactions
-from ctxkit.widgets.watcher import Watcher
 
 GOLDEN = Path(__file__).parents[1] / "formats" / "golden"
 LOGS = {p.name.split(".")[0]: p for p in sorted(GOLDEN.iterdir())}
@@ -32,7 +31,7 @@ def show_texts(session) -> dict[str, str]:
         "thrash": ck.plots.thrash(session).caption,
         "ck.thrash": ck.thrash(session).to_text(),
         "session": repr(session),
-        "watch": Watcher("", lambda: session, lambda: None).state.text,
+        "watch": ck.watch(session).state.text,
     }
     if "compaction" in ck.plots.budget(session).caption:
         texts["budget"] = ck.plots.budget(session).caption

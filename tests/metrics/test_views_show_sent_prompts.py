@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 
 import numpy as np
@@ -15,11 +16,9 @@ from random_sessions import by_chance, small
 
 import ctxkit as ck
 from ctxkit.metrics import count_groups_by_call
-from ctxkit.plots.compaction_diff_chart import get_diff_data
 from ctxkit.policies import Rules
 from ctxkit.presets import names, preset
-from ctxkit.session import Session, Usage
-from ctxkit.session.compactions_and_prunings import group_edits
+from ctxkit.session import Session, Usage, group_edits
 from ctxkit.tokens import message_token_counting
 
 
@@ -178,9 +177,10 @@ def test_a_diff_has_the_sizes_that_were_sent():
         call = sum(c.position < cut.position for c in again.calls)
         after = again.sent(call if call < len(again.calls) else None)
         fixed = sum(i.tokens for i in after if i.message.kind == "fixed")
-        data = get_diff_data(again, cut.number)
+        diff = ck.plots.diff(again, cut.number)
+        [shown] = re.findall(r"→ ([\d,]+) tokens in messages", diff.caption)
         came = sum(i.tokens for i in after if i.message.kind == "ResultExcerpts" and i.row < 0)
-        assert sum(c.after for c in data) == sum(i.tokens for i in after) - fixed - came
+        assert int(shown.replace(",", "")) == sum(i.tokens for i in after) - fixed - came
 
 
 def test_four_times_the_calls_are_not_shown_in_much_more_than_four_times_the_time():

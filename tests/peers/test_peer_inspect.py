@@ -5,7 +5,6 @@ from peers.scripted_conversations import cleared, history, kept, run, script
 
 from ctxkit import presets
 from ctxkit.policies import apply_policy
-from ctxkit.presets.systems.inspect_edit import REMOVED_PLACEHOLDER
 from ctxkit.presets.systems.inspect_trim import OldestShareTrim
 from ctxkit.tokens import ContextBudget, get_counter
 
@@ -48,12 +47,12 @@ def test_the_same_results_are_cleared(keep):
             CompactionEdit(keep_tool_uses=keep, memory=False).compact(model, theirs(lines), [])
         )
         theirs_cleared = [
-            m.tool_call_id for m in done if m.role == "tool" and m.text == REMOVED_PLACEHOLDER
+            m.tool_call_id for m in done if m.role == "tool" and m.text == "(Tool result removed)"
         ]
         new = apply_policy(rules.policy, history(lines), ROOM)
-        assert [i.removeprefix("r") for i in cleared(new, REMOVED_PLACEHOLDER)] == theirs_cleared, (
-            seed
-        )
+        assert [
+            i.removeprefix("r") for i in cleared(new, "(Tool result removed)")
+        ] == theirs_cleared, seed
 
 
 @pytest.mark.parametrize("preserve", [0.8, 0.5])

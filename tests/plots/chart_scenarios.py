@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
+from ctxkit.plots.chart import Chart
+
 HERE = Path(__file__).parent
 if __name__ == "__main__":
     sys.path[:0] = [str(HERE.parent), str(HERE.parents[1])]
@@ -32,7 +34,6 @@ from example_sessions import (  # noqa: E402
 from reference_texts import write_json, write_references  # noqa: E402
 
 import ctxkit as ck  # noqa: E402
-from ctxkit.plots.chart import PLOTLY_MIME_TYPE, Chart  # noqa: E402
 from ctxkit.plots.plotly_to_svg import render_svg_html  # noqa: E402
 from ctxkit.session import Edit  # noqa: E402
 
@@ -339,7 +340,7 @@ def write_picture(figure: dict[str, Any]) -> str:
 def write_forms(chart: Chart) -> str:
     """Return text, plotly figure and HTML of a chart, one part a line."""
     forms = chart._repr_mimebundle_()
-    figure = forms.get(PLOTLY_MIME_TYPE, {})
+    figure = forms.get("application/vnd.plotly.v1+json", {})
     layout = figure.get("layout", {})
     lines = [
         *forms["text/plain"].splitlines(),

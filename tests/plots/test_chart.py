@@ -23,7 +23,7 @@ from ctxkit._internal.chart_style import (
     SYMBOLS,
     TEXT_COLOUR,
 )
-from ctxkit.plots.chart import PAGE_TEXT_COLOUR, PLOTLY_MIME_TYPE, Chart, escape_plotly_label
+from ctxkit.plots.chart import PAGE_TEXT_COLOUR, Chart, escape_plotly_label
 from ctxkit.plots.label_placement_and_thinning import decimate_points
 from ctxkit.plots.plotly_axes_and_traces_as_numbers import choose_ticks, format_tick
 from ctxkit.plots.xy_figure import LimitLine, Trace, VerticalMark, XyDrawing
@@ -101,7 +101,7 @@ def test_nothing_of_a_log_becomes_markup(name):
     assert not [
         a for a in tags.attributes if a.startswith("on") or a in ("href", "src", "xlink:href")
     ]
-    told = json.dumps(bundle[PLOTLY_MIME_TYPE], ensure_ascii=False)
+    told = json.dumps(bundle["application/vnd.plotly.v1+json"], ensure_ascii=False)
     told = told.replace(f"<span style='color:{PAGE_TEXT_COLOUR}'>", "").replace("</span>", "")
     assert not re.search(r"<(?!br>|extra>|/extra>)", told)  # plotly would read any other tag
     assert "$" not in told  # nor may MathJax find a formula
@@ -114,10 +114,10 @@ def test_nothing_of_a_log_becomes_markup(name):
 def test_a_chart_has_its_three_forms_and_a_figure_of_the_same_json(name):
     chart = chart_of(name, evil_session())
     bundle = chart._repr_mimebundle_()
-    assert set(bundle) == {"text/plain", "text/html", PLOTLY_MIME_TYPE}
+    assert set(bundle) == {"text/plain", "text/html", "application/vnd.plotly.v1+json"}
     assert not hasattr(chart, "_ipython_display_")  # it would stop updates in place
-    assert len(chart.figure().data) == len(bundle[PLOTLY_MIME_TYPE]["data"])
-    assert bundle[PLOTLY_MIME_TYPE]["layout"]["paper_bgcolor"] == "rgba(0,0,0,0)"
+    assert len(chart.figure().data) == len(bundle["application/vnd.plotly.v1+json"]["data"])
+    assert bundle["application/vnd.plotly.v1+json"]["layout"]["paper_bgcolor"] == "rgba(0,0,0,0)"
     json.dumps(bundle, allow_nan=False)
 
 

@@ -7,7 +7,6 @@ from builders import assistant, session, summarised, usage, user
 
 import ctxkit as ck
 from ctxkit.session import Message, Text
-from ctxkit.session.messages import COMPACTION_ATTEMPT_KIND, SUMMARY_ERROR_KEY
 
 WORKED, STOOD_IN, FAILED = 1, 2, 3
 """The calls that follow each compaction."""
@@ -17,7 +16,7 @@ def attempt(outcome: str) -> Message:
     return Message(
         role="system",
         id=outcome,
-        kind=COMPACTION_ATTEMPT_KIND,
+        kind="compaction_attempt",
         parts=(Text("no answer from the model"),),
         details={"outcome": outcome, "tokens": 500, "messages": 4},
         visible=False,
@@ -28,7 +27,7 @@ def recorded(*, failed: bool = True):
     """A session with a good compaction; with one whose summary failed, a failed and a skipped one."""
     asked = [user("x" * 4000) for _ in range(4)]
     replies = [assistant("a", usage=usage(n)) for n in (1000, 600, 500, 510)]
-    error = {SUMMARY_ERROR_KEY: "the model was busy"} if failed else {}
+    error = {"error": "the model was busy"} if failed else {}
     return session(
         *(asked[0], replies[0], summarised([asked[0]], tokens_before=1000, tokens_after=500)),
         *(asked[1], replies[1]),

@@ -15,12 +15,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import ctxkit as ck
-from ctxkit.plots.chart import PLOTLY_MIME_TYPE
-from ctxkit.plots.compaction_diff_chart import get_diff_data
 from ctxkit.plots.label_placement_and_thinning import decimate_stacked_bands
 from ctxkit.plots.xy_figure import Trace, XyDrawing
 from ctxkit.presets import names
-from ctxkit.session.compactions_and_prunings import group_edits
+from ctxkit.session import group_edits
 
 CALLS, OUTPUT, RESULT = 450, 40, 380
 RULE = "Never push to main."
@@ -77,7 +75,7 @@ def render(chart):
     assert text == bundle["text/plain"]
     assert "<svg" in page
     assert text.startswith(chart.title[:20])
-    live = json.loads(json.dumps(bundle[PLOTLY_MIME_TYPE], allow_nan=False))
+    live = json.loads(json.dumps(bundle["application/vnd.plotly.v1+json"], allow_nan=False))
     assert len(chart.figure().data) == len(live["data"])
     assert any(value is not None for trace in live["data"] for value in trace["y"])
     picture = chart.drawing.svg()
@@ -109,7 +107,8 @@ def test_a_compaction_of_any_size_is_shown_message_by_message(rules):
         assert bars_n == len(changes) == rows["messages_before"][number] + actions["inserted"]
         assert len(chart.rows) == len(changes) - actions["kept"]
     if rules in CUT:
-        assert len(get_diff_data(replay)) > max(800, XyDrawing.points)
+        bars = ck.plots.diff(replay).drawing.traces[0].x  # one a message of the window
+        assert len(bars) > max(800, XyDrawing.points)
 
 
 def test_more_compactions_than_a_picture_has_points_are_shown():

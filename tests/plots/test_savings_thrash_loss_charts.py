@@ -8,11 +8,9 @@ import pytest
 from builders import assistant, result, session, step, summarised, system, usage, user
 
 import ctxkit as ck
-from ctxkit.metrics.prompt_composition import count_groups_by_call
 from ctxkit.plots.compaction_diff_chart import get_diff_data
 from ctxkit.plots.savings_thrash_loss_charts import CompactionSizes, savings_data, thrash_data
-from ctxkit.session import Edit, Message
-from ctxkit.session.compactions_and_prunings import group_edits
+from ctxkit.session import Edit, Message, group_edits
 from ctxkit.tokens import estimated_counter
 from ctxkit.widgets.session_compactions_widget import list_session_compactions
 
@@ -84,7 +82,7 @@ def test_an_inserted_summary_has_one_size_in_all_views(number):
     (shown,) = [c for c in get_diff_data(billing, number) if c.action == "inserted"]
     widget = list_session_compactions(billing, "billing")[number]
     assert savings_data(billing)[number].put_in == shown.after == widget.put
-    at_call = count_groups_by_call(billing).groups["summaries"]
+    at_call = ck.metrics.count_groups_by_call(billing).groups["summaries"]
     assert shown.after == at_call[savings_data(billing)[number].call]
 
 

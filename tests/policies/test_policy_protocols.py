@@ -31,7 +31,6 @@ from ctxkit.policies import (
 from ctxkit.policies.compaction_and_pruning_rules import unwrap_function
 from ctxkit.policies.policy_base_and_chains import as_policy
 from ctxkit.policies.protocols import name_of
-from ctxkit.policies.triggers import FunctionTrigger, as_trigger
 from ctxkit.policies.validated_settings_and_scheduled_prunings import is_fully_scheduled
 from ctxkit.tokens import ContextBudget
 
@@ -216,20 +215,24 @@ def test_a_trigger_that_says_its_parts_is_looked_into():
 
     assert _first_spent_limit((Twice(triggers.Always(), triggers.TokensSpent(9)),)) == 9
     assert _first_spent_limit((triggers.Above(3) | triggers.TokensSpent(9),)) == 9
-    assert _first_spent_limit((~triggers.TokensSpent(9), as_trigger(late))) is None
+    assert _first_spent_limit((~triggers.TokensSpent(9), triggers.as_trigger(late))) is None
 
 
 def test_a_function_is_a_trigger_and_asked_at_each_call():
-    assert cuts(oldest, late) == cuts(Oldest(), as_trigger(late)) == [5, 6, 7, 8]
+    assert cuts(oldest, late) == cuts(Oldest(), triggers.as_trigger(late)) == [5, 6, 7, 8]
     assert cuts(oldest, late & triggers.AtCalls((3, 7))) == [7]
-    assert cuts(oldest, ~as_trigger(late)) == [2, 3, 4]
+    assert cuts(oldest, ~triggers.as_trigger(late)) == [2, 3, 4]
     assert (late | triggers.Never()) == triggers.Either((late, triggers.Never()))
-    assert (name_of(as_trigger(late)), repr(as_trigger(late)), as_trigger(late)) == (
+    assert (
+        name_of(triggers.as_trigger(late)),
+        repr(triggers.as_trigger(late)),
+        triggers.as_trigger(late),
+    ) == (
         "late",
         repr(late),
-        FunctionTrigger(late),
+        triggers.FunctionTrigger(late),
     )
-    assert as_trigger(as_trigger(late)) is not as_trigger(late)
+    assert triggers.as_trigger(triggers.as_trigger(late)) is not triggers.as_trigger(late)
     warned = run_rules(LOG, Rules(oldest, triggers.Never(), warnings=late, counter=Fours())).warned
     assert warned == [(5, "late")]
 

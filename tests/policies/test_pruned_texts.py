@@ -23,10 +23,9 @@ from ctxkit.policies import (
     ResultOffload,
     ResultShortening,
     StaleReadShortening,
+    count_chars,
 )
-from ctxkit.policies.history.growing_columns_and_sums import count_chars
 from ctxkit.policies.message_shortening import ELIDED_PLACEHOLDER, TRUNCATED_HERE
-from ctxkit.policies.result_clearing_and_cache_ttl import PAIR_PLACEHOLDER
 from ctxkit.session import Attachment, Message, SizeOnly, Text, Thinking, ToolCall
 
 FILE = "".join(f"{'abcdefghij'[n % 10] * 9}\n" for n in range(100))
@@ -64,7 +63,7 @@ CASES = {
     "clear": (Clear(keep_last=2), dict.fromkeys(("r1", "r2"), Clear().placeholder)),
     "clear with lines": (Clear(keep_last=1, placeholder="({lines} lines)"), {"r1": "(100 lines)", "r2": "(20 lines)", "r3": "(1 lines)"}),
     "clear some tools": (Clear(keep_last=0, allow=("read*", "bash"), deny=("bash",)), dict.fromkeys(("r1", "r4"), Clear().placeholder)),
-    "pairs": (KeepNewestToolPairs(keep_pairs=1), dict.fromkeys(("r1", "r2", "r3"), PAIR_PLACEHOLDER)),
+    "pairs": (KeepNewestToolPairs(keep_pairs=1), dict.fromkeys(("r1", "r2", "r3"), "[result omitted — sliding window]")),
     "tombstones": (ResultEvictionOverBudget(max_tokens=99, keep_last=2, manifest=False), {
         "r1": EVICTED.format("read_file(a.py)", f"{ONE_LINE[:299]}…"),  # the second would grow
     }),

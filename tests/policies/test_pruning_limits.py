@@ -86,7 +86,7 @@ def _list_pairs():
 
 
 def _count_chars(message) -> int:
-    from ctxkit.policies.history.growing_columns_and_sums import count_chars
+    from ctxkit.policies import count_chars
 
     return count_chars(message)
 

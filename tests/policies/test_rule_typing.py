@@ -10,12 +10,8 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 FITS = """
 from collections.abc import Sequence
-from ctxkit.policies.history import History
-from ctxkit.session.messages import Message
-from ctxkit.policies import guards, triggers
-from ctxkit.policies.policy_base_and_chains import Chain, Fallback, apply_policy
-from ctxkit.policies.result_clearing_and_cache_ttl import Clear
-from ctxkit.policies.compaction_and_pruning_rules import Rules, as_rules
+from ctxkit.policies import Chain, Clear, Fallback, History, Rules, apply_policy, as_rules, guards, triggers
+from ctxkit.session import Message
 from ctxkit.tokens import ContextBudget
 
 def policy(history: History, room: ContextBudget) -> History: return history

@@ -7,9 +7,8 @@ from builders import assistant, step, user
 from random_sessions import Fours
 
 from ctxkit.errors import BadArguments
-from ctxkit.policies import History, MessageLog, Rules, UnprunedForecast, triggers
+from ctxkit.policies import History, MessageLog, Rules, UnprunedForecast, rules_modifiers, triggers
 from ctxkit.policies.compaction_without_summary import ProviderCompaction
-from ctxkit.policies.rules_modifiers import TaskBoundaryTrigger, add_task_boundary_trigger
 from ctxkit.tokens import ContextBudget
 
 KEEPS = "summary:keep_tokens=500"
@@ -92,23 +91,26 @@ def test_messages_are_counted_by_role():
 def test_a_task_ends_where_the_user_asks_again_and_the_prompt_is_over_the_share():
     second, third, fourth = PROMPTS[1:]
     half = [
-        first_due(TaskBoundaryTrigger(0.5), window=2 * n) for n in (third - 1, third, fourth - 1)
+        first_due(rules_modifiers.TaskBoundaryTrigger(0.5), window=2 * n)
+        for n in (third - 1, third, fourth - 1)
     ]
     assert half == [2, 3, 3]
-    assert first_due(TaskBoundaryTrigger(0.5), window=2 * fourth) == 4
+    assert first_due(rules_modifiers.TaskBoundaryTrigger(0.5), window=2 * fourth) == 4
     assert (
-        first_due(TaskBoundaryTrigger(0.5), window=2 * second - 2) == 2
+        first_due(rules_modifiers.TaskBoundaryTrigger(0.5), window=2 * second - 2) == 2
     )  # the second call is no request
-    assert first_due(TaskBoundaryTrigger(0.5), window=2) == 2  # nor does the first one end a task
-    assert first_due(TaskBoundaryTrigger(0.5), 3, window=2) == 3
+    assert (
+        first_due(rules_modifiers.TaskBoundaryTrigger(0.5), window=2) == 2
+    )  # nor does the first one end a task
+    assert first_due(rules_modifiers.TaskBoundaryTrigger(0.5), 3, window=2) == 3
 
 
 def test_rules_that_compact_nothing_have_no_boundary():
-    rules = add_task_boundary_trigger(Rules(KEEPS, triggers.Above(8_000)))
-    assert rules.trigger == TaskBoundaryTrigger(0.5) | triggers.Above(8_000)
+    rules = rules_modifiers.add_task_boundary_trigger(Rules(KEEPS, triggers.Above(8_000)))
+    assert rules.trigger == rules_modifiers.TaskBoundaryTrigger(0.5) | triggers.Above(8_000)
     for nothing in (Rules(), Rules(pruning="clear")):
         with pytest.raises(BadArguments, match="compact nothing"):
-            add_task_boundary_trigger(nothing)
+            rules_modifiers.add_task_boundary_trigger(nothing)
 
 
 # -- the provider's own compaction

@@ -7,7 +7,6 @@ from histories import shown
 from random_sessions import Fours
 
 from ctxkit.policies import History, MessageLog, Schedule, Superseded
-from ctxkit.policies.superseded_tool_calls import WRITE_GONE, WRITE_NOTE
 from ctxkit.tokens import ContextBudget
 
 ROOM = ContextBudget(100_000, 0, Fours())
@@ -26,8 +25,14 @@ def make_talk():
 
 def list_emptied(messages) -> tuple[list[bool], list[bool]]:
     """Return of each write whether its arguments, and its result, are emptied."""
-    notes = [m.tool_calls[0].arguments == {"_note": WRITE_NOTE} for m in messages if m.tool_calls]
-    return notes, [m.text == WRITE_GONE for m in messages if m.role == "tool"]
+    notes = [
+        m.tool_calls[0].arguments == {"_note": "[superseded — later write_file for same path]"}
+        for m in messages
+        if m.tool_calls
+    ]
+    return notes, [
+        m.text == "[omitted — superseded by later write_file]" for m in messages if m.role == "tool"
+    ]
 
 
 def test_a_call_and_its_result_are_emptied_together_from_the_threshold_on():

@@ -13,7 +13,6 @@ from random_sessions import Fours, shown
 from ctxkit.policies import History, LastUsageOverBudget, MessageLog, Rules, UnprunedForecast
 from ctxkit.policies import guards as g
 from ctxkit.policies import triggers as t
-from ctxkit.policies.triggers import as_trigger
 from ctxkit.session import Usage
 from ctxkit.tokens import ContextBudget
 
@@ -84,7 +83,7 @@ def test_a_trigger_must_answer_yes_or_no():
 
     h = shown(user())
     with pytest.raises(BadArguments, match="must return True or False"):
-        as_trigger(lambda h, budget: "perhaps").first(UnprunedForecast(h, ROOM), 0, 1)
+        t.as_trigger(lambda h, budget: "perhaps").first(UnprunedForecast(h, ROOM), 0, 1)
 
 
 def cut(call, before=100, after=50, messages_before=10, messages_after=5):

@@ -7,7 +7,6 @@ from histories import ROOM, shown, texts
 from ctxkit import presets
 from ctxkit.errors import BadArguments
 from ctxkit.policies import ARCHIVED_STUB, OldResultsDigest, ResultExcerpts
-from ctxkit.policies.result_excerpts_and_offload import DIGEST_HEADING
 from ctxkit.policies.texts import message_content_and_truncation, summary_prompts_and_audits
 from ctxkit.presets.systems.ai import AiSummary, get_effective_limit, parse_tool_summary_strategy
 from ctxkit.session import Attachment, Message, Text, Thinking
@@ -107,7 +106,7 @@ def test_go6_old_results_go_behind_a_digest():
         True,
         False,
     )
-    assert new[-1].text == f"{DIGEST_HEADING}\n- read (ok): {('old ' * 50).strip()}"
+    assert new[-1].text == f"[Compaction tool digest]\n- read (ok): {('old ' * 50).strip()}"
 
 
 def test_go7_results_are_cut_for_the_summariser():

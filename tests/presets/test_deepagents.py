@@ -6,10 +6,13 @@ from histories import CHARS, shown, texts
 
 from ctxkit import presets
 from ctxkit.errors import BadArguments
-from ctxkit.presets.systems.deepagents import SUMMARY_PREFIX, TRUNCATED_MARK
 from ctxkit.tokens import ContextBudget
 
 ROOM = ContextBudget(10_000, 0, CHARS)
+PREFIX = (
+    "Here is a summary of the conversation to date; all of it is kept in a file under"
+    " /conversation_history/, to be read where a detail is needed:\n\n"
+)
 
 
 def writes(n, chars, tool="write_file"):
@@ -20,7 +23,7 @@ def test_long_arguments_of_old_calls_are_cut_to_20_characters():
     h = shown(user("go"), writes(3, 8000))
     new = presets.deepagents(trigger=("tokens", 9000)).policy(h, ROOM)
     sizes = [m.tool_calls[0].arguments["content"] for m in new.messages if m.tool_calls]
-    assert sizes[0] == "x" * 20 + TRUNCATED_MARK
+    assert sizes[0] == "x" * 20 + "...(argument truncated)"
     assert len(sizes[-1]) in (8000, 43)
 
 
@@ -36,7 +39,7 @@ def test_a_summary_only_where_that_was_not_enough():
     assert rules.trigger(h, ROOM)
     assert "summary" not in [m.role for m in rules.policy(h, ROOM).messages]
     h = shown(user("go"), [s for i in range(9) for s in step("bash", "y" * 4000, command=str(i))])
-    assert texts(rules.policy(h, ROOM))[0] == SUMMARY_PREFIX + "SUMMARY"
+    assert texts(rules.policy(h, ROOM))[0] == PREFIX + "SUMMARY"
 
 
 def test_a_tenth_of_the_window_stays():

@@ -6,8 +6,6 @@ from histories import ROOM, ids, shown, texts
 
 from ctxkit import presets
 from ctxkit.errors import BadArguments
-from ctxkit.presets.systems.inspect_edit import REMOVED_PLACEHOLDER
-from ctxkit.presets.systems.inspect_summary import SUMMARY_PREFIX
 from ctxkit.tokens import ContextBudget
 
 
@@ -18,7 +16,7 @@ def uses(n, tool="bash"):
 def test_edit_keeps_the_last_three_tool_uses():
     h = shown(user("go"), uses(5))
     assert [
-        t == REMOVED_PLACEHOLDER for t in texts(presets.inspect_edit().policy(h, ROOM))[2::2]
+        t == "(Tool result removed)" for t in texts(presets.inspect_edit().policy(h, ROOM))[2::2]
     ] == [
         True,
         True,
@@ -32,7 +30,7 @@ def test_edit_does_not_count_excluded_tools():
     """a tool that is excluded is neither cleared nor counted"""
     h = shown(user("go"), uses(2), uses(3, "memory"), uses(1))
     new = presets.inspect_edit(keep_tool_uses=1, exclude_tools=("memory",)).policy(h, ROOM)
-    assert [t == REMOVED_PLACEHOLDER for t in texts(new)[2::2]] == [
+    assert [t == "(Tool result removed)" for t in texts(new)[2::2]] == [
         True,
         True,
         False,
@@ -94,7 +92,7 @@ def test_summary_keeps_the_task_and_nothing_else():
     """system, input, summary"""
     h = shown(system("be good"), user("task"), uses(3))
     new = presets.inspect_summary(summariser=lambda p: "SUMMARY").policy(h, ROOM)
-    assert texts(new) == ["be good", "task", SUMMARY_PREFIX + "SUMMARY"]
+    assert texts(new) == ["be good", "task", "[CONTEXT COMPACTION SUMMARY]\n\nSUMMARY"]
 
 
 def test_a_second_summary_starts_from_the_first():

@@ -11,7 +11,7 @@ from histories import shown, texts
 
 import ctxkit as ck
 from ctxkit import presets
-from ctxkit.agent.tools.execution_and_results import OutputLimits
+from ctxkit.agent import OutputLimits
 from ctxkit.errors import ModelError
 from ctxkit.policies import History, MessageLog, UnprunedForecast, result_clearing_and_cache_ttl
 from ctxkit.session import Message, Text, Thinking, ToolCall

@@ -12,13 +12,16 @@ from builders import assistant, result, session, step, tool_call, usage, user
 
 import ctxkit as ck
 from ctxkit.agent import Workspace
-from ctxkit.policies import AdaptiveTrim, ResultExcerpts
-from ctxkit.policies.result_clearing_and_cache_ttl import PAIR_PLACEHOLDER
-from ctxkit.policies.result_excerpts_and_offload import DIGEST_HEADING
+from ctxkit.policies import (
+    AdaptiveTrim,
+    KeepNewestToolPairs,
+    OldResultsDigest,
+    ResultExcerpts,
+    Rules,
+)
 from ctxkit.policies.texts.tool_outcomes_and_files import format_reasoning_block
 from ctxkit.policies.tool_evidence_summaries import make_failure_marker, write_tool_call_lines
 from ctxkit.presets import preset, preset_differences
-from ctxkit.presets.systems import ai
 from ctxkit.session import Message, Text
 
 FUSERAFT = {"max_chars_per_history_message": 8_000, "anti_thrash_min_savings_ratio": 0.10,
@@ -133,7 +136,11 @@ def test_a_text_only_view_takes_nine_tenths_of_a_log_full_of_results():
 
 def test_a_pair_beyond_the_window_has_the_documents_placeholder():
     """F94: An older result becomes `[result omitted — sliding window]`, under the same id."""
-    assert PAIR_PLACEHOLDER == "[result omitted — sliding window]"
+    log = session(user("Go"), *step("ls", "x" * 900), *step("ls", "y" * 900), assistant("ok"))
+    sent = ck.replay(log, Rules(pruning=KeepNewestToolPairs(keep_pairs=1))).sent(None)
+    older = next(i.message for i in sent if i.message.role == "tool")
+    assert older.text == "[result omitted — sliding window]"
+    assert (older.id, older.call_id) == (log.messages[2].id, log.messages[2].call_id)
 
 
 def test_the_stages_of_the_retry_are_the_documents():
@@ -157,13 +164,14 @@ def test_files_of_a_run_have_fuserafts_names(tmp_path):
 
 def test_ais_summary_and_digest_begin_as_its_document_says():
     """A38, A40: `[Previous conversation summary]` is first, `[Compaction tool digest]` last."""
-    assert ai.SUMMARY_PREFIX.strip() == "[Previous conversation summary]"
-    assert DIGEST_HEADING == "[Compaction tool digest]"
     log = session(*(m for i in range(40) for m in
                     (user("ask " * 900), assistant("ok", usage=usage(4_000 * i)))))  # fmt: skip
     done = ck.replay(log, ck.presets.ai(context_window=60_000, summariser="extractive"))
     first = next(i.message for i in done.sent(-1) if i.message.role != "system")
-    assert first.text.startswith("[Previous conversation summary]")
+    assert first.text.startswith("[Previous conversation summary]\n")
+    log = session(user("Go"), *step("ls", "a " * 900), *step("ls", "b " * 900), assistant("ok"))
+    sent = ck.replay(log, Rules(pruning=OldResultsDigest(keep_last=1))).sent(None)
+    assert sent[-1].message.text.startswith("[Compaction tool digest]\n")
 
 
 def test_pulse_coders_summary_begins_as_its_document_says():

@@ -11,7 +11,6 @@ from teams.small_teams import made, shown
 from yaml import safe_load
 
 import ctxkit as ck
-from ctxkit.teams.turn_prompts_and_team_state import MAX_ITEMS
 
 
 def went(team):
@@ -148,7 +147,7 @@ def test_a_list_goes_on_where_it_was_cut_off(tmp_path):
         assert shown(team, "Mapper", 1)[-1][1].endswith('Your part, 2 of 3:\n\n{"file": "b.py"}')
 
 
-@pytest.mark.parametrize("reply", [["No list."], splits(*range(MAX_ITEMS + 1))])
+@pytest.mark.parametrize("reply", [["No list."], splits(*range(200 + 1))])
 def test_a_list_that_never_comes_or_is_too_long_comes_to_an_end(tmp_path, reply):
     with made(tmp_path, {**MAPPED, "Splitter": [reply] * 9}, safe_load(MAPREDUCE)) as team:
         assert team.run("Look.").ended == "stopped"

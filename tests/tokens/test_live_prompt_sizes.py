@@ -17,7 +17,6 @@ from ctxkit.tokens.live_prompt_sizes import (
     get_current_size,
     list_counted_and_billed_prompts,
 )
-from ctxkit.tokens.message_sizes_from_recorded_prompts import TOOLS_DIGEST_KEY
 
 COUNTS = st.integers(1, 200_000)
 KNOWN = st.lists(st.builds(CountedAndBilledTokens, COUNTS, COUNTS), max_size=6)
@@ -85,7 +84,7 @@ def test_bills_of_another_model_or_of_other_tools_do_not_count():
 
     first, second = (reply(900 * n, 100 * n, model="a") for n in (1, 2))
     other = reply(300, 100, model="b")
-    tools = reply(400, 100, model="b", details={TOOLS_DIGEST_KEY: "0f" * 6})
+    tools = reply(400, 100, model="b", details={"tools_digest": "0f" * 6})
     failed = assistant("", model="c", is_error=True)
     assert list_counted_and_billed_prompts([first, second, failed], 10) == [
         (110, 900),

@@ -13,16 +13,15 @@ import pytest
 from builders import session, user
 from cached_sessions import reply
 
-from ctxkit.engine.cache_model.call_features import find_miss_cause, get_call_features
+from ctxkit.engine import find_miss_cause, get_call_features
 from ctxkit.metrics import compaction_formulas
 from ctxkit.session import Usage
-from ctxkit.tokens import prices
+from ctxkit.tokens import find_rule, prices
 from ctxkit.tokens.provider_rules import (
     DEFAULT_CACHE_LIFE,
     Fact,
     compare_tokenizers,
     describe_cache_rules,
-    find_rule,
     get_comparison_models,
     get_provider,
     get_value,

@@ -16,7 +16,6 @@ from ctxkit.metrics import when_to_compact
 from ctxkit.metrics.context_growth_and_floor import MAX_TURN_TOKENS, estimate_floor
 from ctxkit.metrics.item_index_and_rule_matching import ItemIndex
 from ctxkit.metrics.losable_items import MessageItemCache
-from ctxkit.metrics.optimal_trigger_floor_and_wait import EXTRA_LOSS
 from ctxkit.metrics.threshold_replays import NEAR_OPTIMAL, LossBoundByThreshold
 from ctxkit.tokens import measure_sizes
 
@@ -54,7 +53,12 @@ def test_a_coding_session_is_not_told_to_compact_where_dollars_alone_would():
     assert told.cheapest < 60_000 < told.best <= told.window
     assert told.floor >= must.total == told.context_floor.total
     at = {c.name: c.loss for c in told.trigger_costs}
-    assert at["best"] <= told.max_loss == at["window"] + EXTRA_LOSS < at["dollars alone"]
+    assert (
+        at["best"]
+        <= told.max_loss
+        == at["window"] + ck.metrics.optimal_trigger_floor_and_wait.EXTRA_LOSS
+        < at["dollars alone"]
+    )
     assert "In dollars alone" in " ".join(repr(told).split())
     assert told.low <= told.best <= told.high
 

@@ -16,14 +16,14 @@ from trust_training import (
 )
 
 import ctxkit as ck
-from ctxkit.engine.cache_model.call_features import find_miss_cause, has_reliable_times
+from ctxkit.engine import find_miss_cause, get_call_features, load_training_counts
+from ctxkit.engine.cache_model.call_features import has_reliable_times
 from ctxkit.engine.cache_model.input_cost_prediction import (
     predict_input_cost,
     with_random_reads,
     with_shuffled_reads,
 )
 from ctxkit.engine.cache_model.interval_calibration import LONG_CALLS, MIN_DEVELOPERS
-from ctxkit.engine.cache_model.training_counts import load_training_counts
 from ctxkit.metrics import find_cache_misses
 from ctxkit.metrics.cost.replay_cost_model import closure_error
 
@@ -168,7 +168,6 @@ def test_pis_unexplained_misses_stay_unexplained(real):
 
 
 def test_a_cause_is_never_told_the_read(judged):
-    from ctxkit.engine.cache_model.call_features import get_call_features
 
     s = judged[0][0]
     assert [*map(find_miss_cause, get_call_features(s))] == [

@@ -9,8 +9,8 @@ import pytest
 from msgspec.structs import replace
 
 import ctxkit as ck
+from ctxkit.engine import get_call_features, load_training_counts
 from ctxkit.engine.cache_model import miss_rate_estimator
-from ctxkit.engine.cache_model.call_features import get_call_features
 from ctxkit.engine.cache_model.input_cost_prediction import (
     compute_compaction_read_error,
     predict_input_cost,
@@ -22,7 +22,6 @@ from ctxkit.engine.cache_model.training_counts import (
     classify_call,
     get_class_base,
     get_recorded_reads,
-    load_training_counts,
 )
 from ctxkit.experiments import studies
 from ctxkit.metrics import run_elongation_from_studies

@@ -10,12 +10,12 @@ import trust_calibration
 import trust_developers
 from msgspec.structs import replace
 
+from ctxkit.engine import load_training_counts
 from ctxkit.engine.cache_model import (
     input_cost_prediction,
     interval_calibration,
     miss_rate_estimator,
 )
-from ctxkit.engine.cache_model.training_counts import load_training_counts
 
 
 @pytest.mark.long

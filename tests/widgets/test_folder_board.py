@@ -11,7 +11,7 @@ from widgets.reports.hostile_logs import EVIL, intruders
 
 import ctxkit as ck
 from ctxkit._internal.disk_cache_by_file import FileCache
-from ctxkit.widgets.folder_board import FileBoardRows
+from ctxkit.widgets.folder_board import Board, FileBoardRows
 from ctxkit.widgets.folder_board_rows import GROUPINGS, make_board_row
 
 SAMPLE = ck.samples.path("billing")
@@ -136,8 +136,6 @@ def test_what_was_read_last_is_kept_longest(tmp_path, monkeypatch):
 
 def test_hostile_sessions_are_only_text(tmp_path):
     from widgets.reports.hostile_logs import hostile
-
-    from ctxkit.widgets.folder_board import Board
 
     made = Board([make_board_row(hostile())])
     found = [

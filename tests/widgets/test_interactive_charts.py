@@ -17,7 +17,7 @@ from ctxkit._internal.formatting_and_sanitizing import format_usd
 from ctxkit.agent import LiveSession, ScriptedModel, Workspace, get_script
 from ctxkit.errors import BadArguments
 from ctxkit.formats import write_snapshots
-from ctxkit.metrics.cost.replay_cost_model import ReplayCostModel
+from ctxkit.metrics import ReplayCostModel
 from ctxkit.policies import Above, AntiThrash, Rules, Summary
 
 COUNT = tokens.get_counter("chars/4")

@@ -11,8 +11,6 @@ from conftest import ALL
 from widgets.test_hostile_log_displays import list_forms
 
 import ctxkit as ck
-from ctxkit.plots.cache_and_prompt_strip_charts import get_prompt_strip
-from ctxkit.plots.compaction_diff_chart import get_diff_data
 from ctxkit.session import describe_message, pair_with_calls
 from ctxkit.widgets.session_compactions_widget import CompactionDetails, list_session_compactions
 
@@ -44,13 +42,11 @@ def test_the_explorer_and_its_still_picture_have_the_number_and_name_of_the_repo
 
 def test_the_strip_and_break_even_have_them_too(record, largest):
     label = " ".join(largest)
-    assert label in [b.name for b in get_prompt_strip(record, 299).blocks]
+    assert label in str(ck.plots.strip(record, 299).to_plotly()["data"])
     assert label in [b.name for b in ck.break_even(record, 299).results]
 
 
 def test_the_diff_of_the_compaction_behind_it_has_them_too(record, largest):
-    labels = {(f"#{c.position}", c.name) for c in get_diff_data(record, 1)}
-    assert largest in labels
     rows = {row[:2] for row in ck.plots.diff(record, 1).rows}
     assert largest in rows
     one = list_session_compactions(record, "")[1]

@@ -15,11 +15,7 @@ import ctxkit as ck
 from ctxkit import explore
 from ctxkit.errors import BadArguments
 from ctxkit.widgets import explorer_messages_and_search as explorer_model
-from ctxkit.widgets.explorer_messages_and_search import (
-    MAX_TEXT_CHARS,
-    ExplorerSession,
-    search_texts,
-)
+from ctxkit.widgets.explorer_messages_and_search import MAX_TEXT_CHARS, search_texts
 from ctxkit.widgets.python_to_javascript import ROWS_PER_CHUNK
 
 if TYPE_CHECKING:
@@ -78,7 +74,7 @@ def test_a_call_can_be_set_from_its_end_and_must_be_there(story):
 
 
 def test_the_groups_and_the_remainder_sum_up_to_the_recorded_prompt(story):
-    scene = ExplorerSession(story).at(2)
+    scene = ck.explore(story).explorer_session.at(2)
     assert sum(n for _, n in scene.groups) == scene.tokens == 700
 
 

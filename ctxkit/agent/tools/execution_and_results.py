@@ -276,7 +276,6 @@ class OutputLimits(ValidatedSettings):
     """Limits of a tool's output (defaults of ai's `tool_output.go`); 0 means no limit.
 
     Example:
-        >>> from ctxkit.agent.tools.execution_and_results import OutputLimits
         >>> output = chr(10).join("abcd")
         >>> OutputLimits(lines=2, mode="head").shorten(output).splitlines()[:2]
         ['a', 'b']

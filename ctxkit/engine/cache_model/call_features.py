@@ -266,7 +266,14 @@ def get_call_features(session: Session) -> tuple[CallFeatures, ...]:
         session: a recorded session.
 
     Returns:
-        One value a billed call; what only the reply tells (its read, its output) is not in it.
+        One value a billed call, sizes in tokens and times in seconds; what only the reply tells
+        (its read, its output) is not in it.
+
+    Example:
+        >>> import ctxkit as ck
+        >>> calls = get_call_features(ck.read(ck.samples.path("billing")))
+        >>> len(calls), calls[0].prompt
+        (343, 1625)
     """
     features: tuple[CallFeatures, ...] | None = session.__dict__.get("call_features")
     if features is None:
@@ -577,6 +584,12 @@ def find_miss_cause(call: CallFeatures) -> MissCause:
 
     Returns:
         The first cause of the rules in order whose condition the call meets.
+
+    Example:
+        >>> import ctxkit as ck
+        >>> calls = get_call_features(ck.read(ck.samples.path("billing")))
+        >>> [find_miss_cause(c) for c in calls].count("ttl_expiry")
+        8
     """
     return next((rule.name for rule in MISS_RULES if rule.holds(call)), "unexplained")
 

@@ -264,7 +264,17 @@ def get_recorded_reads(session: Session) -> list[int]:
 
 @cache
 def load_training_counts() -> tuple[SessionMissCounts, ...]:
-    """Read the counts of the committed training sessions; they hold no text of the sessions."""
+    """Read the counts of the committed training sessions; they hold no text of the sessions.
+
+    Returns:
+        One value a session: its program and model, and for each class of calls how many there were,
+        how many missed the cache, and the tokens that those read too few.
+
+    Example:
+        >>> counts = load_training_counts()
+        >>> len({c.session for c in counts}) == len(counts)
+        True
+    """
     data = resources.files(__package__).joinpath(TABLE_FILE).read_bytes()
     return msgspec.json.decode(data, type=tuple[SessionMissCounts, ...])
 

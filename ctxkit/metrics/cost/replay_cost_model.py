@@ -384,7 +384,14 @@ class WrittenSummary(msgspec.Struct, frozen=True, gc=False):
 
 
 class ReplayCostModel(msgspec.Struct, frozen=True):
-    """Prices and cache behaviour of a recorded session, fitted once for all its replays."""
+    """Prices and cache behaviour of a recorded session, fitted once for all its replays.
+
+    Example:
+        >>> import ctxkit as ck
+        >>> model = ReplayCostModel.of(ck.read(ck.samples.path("billing")))
+        >>> model.priced_share, sum(model.billed)
+        (1.0, 343)
+    """
 
     billed: tuple[bool, ...]
     """True for each call that the record bills; where no call has usage, True for all."""

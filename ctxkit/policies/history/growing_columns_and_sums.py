@@ -175,7 +175,19 @@ class LazyColumn:
 
 
 def count_chars(message: Message) -> int:
-    """Return the characters of text, reasoning, tool names and arguments; 4,800 per image."""
+    """Return the characters of text, reasoning, tool names and arguments; 4,800 per image.
+
+    Args:
+        message: a message of any role.
+
+    Returns:
+        Characters, as `History.chars` has them for each message.
+
+    Example:
+        >>> from ctxkit.session import Message, Text
+        >>> count_chars(Message(role="user", id="u", parts=(Text("Go on."),)))
+        6
+    """
     total = 0
     for part in message.parts:
         if isinstance(part, Text):

@@ -22,8 +22,7 @@ from ctxkit.agent import (
     Workspace,
 )
 from ctxkit.agent.memory.providers import make_memory_provider
-from ctxkit.policies import Above, LessonRecall, Rules, Summary
-from ctxkit.policies.memory_entries import make_entry
+from ctxkit.policies import Above, LessonRecall, Rules, Summary, make_entry
 from ctxkit.session import Usage
 from ctxkit.tokens import estimate_schema_tokens
 

@@ -10,7 +10,6 @@ from agent.memory.webhook_server import BAD, hook
 from waiting import PATIENCE
 
 from ctxkit.agent import WebhookMemoryProvider
-from ctxkit.agent.memory.providers import MAX_ANSWER_BYTES
 from ctxkit.errors import BadArguments, StoreError
 
 
@@ -68,7 +67,7 @@ def test_a_long_block_is_cut_and_controls_go():
     assert block.startswith("abx")
     assert block.endswith("(cut to 8,000 characters)")
     with (
-        hook(block="x" * MAX_ANSWER_BYTES) as (url, _),
+        hook(block="x" * 1_000_000) as (url, _),
         pytest.raises(StoreError, match="more than 1,000,000 bytes"),
     ):
         asyncio.run(WebhookMemoryProvider(load_url=url).before("main"))

@@ -83,7 +83,7 @@ def test_a_second_writer_is_told_who_holds_it(tmp_path):
         import sys, time
         sys.path.insert(0, {str(Path(__file__).parents[2])!r})
         from builders import session
-        from ctxkit.agent.session_log import SessionLog
+        from ctxkit.agent import SessionLog
         log = SessionLog({str(tmp_path)!r}, "one", session(id="0000abcd"))
         print("held", flush=True); sys.stdin.read()
     """

@@ -102,8 +102,7 @@ def test_a_full_disk_leaves_a_file_as_it_was(tmp_path):
     code = """
         import os, resource, signal, sys
         from ctxkit.errors import StoreError
-        from ctxkit.agent.tools.file_tools_and_pdf_office_text import make_file_tools as file_tools
-        from ctxkit.agent.tools.confined_root import RootFolder
+        from ctxkit.agent import RootFolder, make_file_tools as file_tools
         if sys.argv[2] == "named":
             del os.O_TMPFILE
         kit = {t.name: t.run for t in file_tools(RootFolder(sys.argv[1]))}
@@ -145,7 +144,7 @@ def test_what_a_killed_write_left_is_taken_away(tmp_path, monkeypatch):
 def test_a_killed_write_leaves_nothing(tmp_path):
     code = """
         import sys
-        from ctxkit.agent.tools.confined_root import RootFolder
+        from ctxkit.agent import RootFolder
         root = RootFolder(sys.argv[1])
         print("begun", flush=True)
         while True:

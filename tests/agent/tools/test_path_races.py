@@ -12,7 +12,6 @@ import pytest
 from conftest import ALL
 
 from ctxkit.agent import RootFolder, make_file_tools
-from ctxkit.agent.tools.file_search import SEARCH_SECONDS
 from ctxkit.errors import CtxkitError
 
 OUTSIDE = "TOPSECRET"
@@ -142,7 +141,7 @@ def test_no_path_leads_out_and_each_is_a_result_or_a_sentence(place):
             except CtxkitError as e:
                 told = str(e)
                 said = "" if len(told) < 700 and told.endswith(".") else OUTSIDE
-            assert time.monotonic() - started < SEARCH_SECONDS, (name, path[:80])  # as for a pipe
+            assert time.monotonic() - started < 20, (name, path[:80])  # as for a pipe
             assert OUTSIDE not in said, (name, path[:80])
             assert "root:x:" not in said, (name, path[:80])
     assert tried == 5 * len(PATHS)

@@ -10,8 +10,7 @@ import pytest
 from builders import tool_call
 
 from ctxkit import presets
-from ctxkit.agent import make_python_tool, run_tool, tool
-from ctxkit.agent.tools.execution_and_results import OutputLimits
+from ctxkit.agent import OutputLimits, make_python_tool, run_tool, tool
 from ctxkit.errors import BadArguments
 from ctxkit.session import Text
 

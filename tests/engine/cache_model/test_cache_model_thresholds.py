@@ -9,12 +9,9 @@ from builders import session, user
 from cached_sessions import MODEL, growing, reply
 from msgspec.structs import replace
 
-from ctxkit.engine.cache_model.call_features import (
-    find_miss_cause,
-    get_call_features,
-    get_written_cache_lifetime,
-    is_miss,
-)
+from ctxkit import prices
+from ctxkit.engine import find_miss_cause, get_call_features
+from ctxkit.engine.cache_model.call_features import get_written_cache_lifetime, is_miss
 from ctxkit.engine.cache_model.input_cost_prediction import (
     make_input_cost_function,
     predict_input_cost,
@@ -28,7 +25,6 @@ from ctxkit.engine.cache_model.training_counts import (
     count_session,
 )
 from ctxkit.session import Usage
-from ctxkit.tokens.prices import price
 
 
 def teach(*developers: str):
@@ -138,7 +134,7 @@ def test_writes_live_as_most_of_them(hour, short, life):
 def test_a_prompt_is_written_from_the_smallest_that_is_cached_on(prompt, field):
     usage = Usage(input_tokens=prompt - 1, cache_read_tokens=0, cache_write_tokens=1, output_tokens=1)  # fmt: skip
     s = session(user(), reply(prompt, usage=usage), model=MODEL)
-    listed = price(MODEL)
+    listed = prices.price(MODEL)
     costs = make_input_cost_function(s, get_call_features(s))
     assert costs.whole.tolist() == [pytest.approx(prompt * getattr(listed, field))]
     assert costs.saved.tolist() == [pytest.approx(getattr(listed, field) - listed.cache_read)]

@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 from builders import assistant, session, user
 
+from ctxkit.engine import get_call_features
 from ctxkit.engine.cache_model.call_features import (
     HOUR,
     find_program_era,
     get_cache_lifetime,
-    get_call_features,
     has_hour_writes,
     has_reliable_times,
 )

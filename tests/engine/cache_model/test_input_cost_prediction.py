@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from trust_training import DeveloperLog, count_logs, select_distinct_sessions
 
 import ctxkit as ck
-from ctxkit.engine.cache_model.call_features import get_call_features
+from ctxkit.engine import get_call_features, load_training_counts
 from ctxkit.engine.cache_model.input_cost_prediction import (
     predict_input_cost,
     prepare_prediction,
@@ -27,7 +27,6 @@ from ctxkit.engine.cache_model.training_counts import (
     count_session,
     exclude_copies,
     get_recorded_reads,
-    load_training_counts,
 )
 from ctxkit.session import MISSING_START_KIND, Message, Usage
 from ctxkit.tokens import prices

@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 from msgspec.structs import replace
 
+from ctxkit.engine import load_training_counts
 from ctxkit.engine.cache_model import interval_calibration
 from ctxkit.engine.cache_model.interval_calibration import (
     calibrate_stretch,
     compute_interval_stretch,
 )
 from ctxkit.engine.cache_model.miss_rate_estimator import MissRateEstimator
-from ctxkit.engine.cache_model.training_counts import load_training_counts
 
 
 def draw_developers(seed, n=24, sessions=8):

@@ -8,14 +8,13 @@ import pytest
 from builders import result, session, summarised, user
 from cached_sessions import fresh, reply
 
+from ctxkit.engine import find_miss_cause, get_call_features
 from ctxkit.engine.cache_model.call_features import (
     MISS_RULES,
     MissCause,
     compute_warm_read,
-    find_miss_cause,
     floor_to_block,
     get_cache_lifetime,
-    get_call_features,
     is_miss,
 )
 from ctxkit.engine.cache_model.training_counts import UNEXPLAINED_CLASSES, classify_call

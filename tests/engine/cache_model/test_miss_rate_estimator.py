@@ -10,7 +10,7 @@ from builders import session, user
 from cached_sessions import reply
 from msgspec.structs import replace
 
-from ctxkit.engine.cache_model.call_features import get_call_features
+from ctxkit.engine import get_call_features
 from ctxkit.engine.cache_model.input_cost_prediction import (
     InputCostFunction,
     SessionInputCostPredictor,

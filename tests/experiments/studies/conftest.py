@@ -5,15 +5,11 @@ from __future__ import annotations
 import pytest
 
 from ctxkit import studies
-from ctxkit.experiments.studies.published_runs_and_tables import (
-    COMPLEXITY_TRAP,
-    find_studies_folder,
-)
 
 
 @pytest.fixture(scope="session")
 def published():
-    found = find_studies_folder()
+    found = studies.published_runs_and_tables.find_studies_folder()
     if found is None:
         pytest.skip(
             "neither CTXKIT_STUDIES nor a folder beside CTXKIT_SESSIONS holds the published runs"
@@ -23,4 +19,6 @@ def published():
 
 @pytest.fixture(scope="session")
 def trap(published):
-    return studies.published_runs_and_tables.read_published_runs(published / COMPLEXITY_TRAP)
+    return studies.published_runs_and_tables.read_published_runs(
+        published / studies.published_runs_and_tables.COMPLEXITY_TRAP
+    )

@@ -8,8 +8,6 @@ import pytest
 
 from ctxkit.errors import BadArguments
 from ctxkit.experiments import studies
-from ctxkit.experiments.studies import policy_ratios_and_noise_floors, published_runs_and_tables
-from ctxkit.experiments.studies.policy_ratios_and_noise_floors import bootstrap_ratio
 
 MODEL = "gemini_2.5_flash-agent-t_0.8-"
 NAMES = {
@@ -41,7 +39,7 @@ def made(tmp_path, times: dict[str, float], tasks: int = 300):
         ]
     path = tmp_path / "runs.csv"
     pd.DataFrame(rows).to_csv(path, index=False)
-    return published_runs_and_tables.read_published_runs(path)
+    return studies.published_runs_and_tables.read_published_runs(path)
 
 
 def permuted(frame: pd.DataFrame) -> pd.DataFrame:
@@ -57,7 +55,7 @@ def permuted(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def test_a_policy_that_doubles_the_turns_is_found(tmp_path):
-    found = policy_ratios_and_noise_floors.compare_policies(
+    found = studies.policy_ratios_and_noise_floors.compare_policies(
         made(tmp_path, {"raw": 1.0, "mask": 2.0, "summary": 1.0})
     )
     rows = found.set_index(["before", "after"])
@@ -71,14 +69,16 @@ def test_a_policy_that_doubles_the_turns_is_found(tmp_path):
 
 def test_permuted_policies_show_nothing(tmp_path):
     frame = permuted(made(tmp_path, {"raw": 1.0, "mask": 2.0, "summary": 1.0}))
-    found = policy_ratios_and_noise_floors.compare_policies(frame).set_index(["before", "after"])
+    found = studies.policy_ratios_and_noise_floors.compare_policies(frame).set_index(
+        ["before", "after"]
+    )
     assert found.loc[("raw", "mask"), "turns"] == pytest.approx(1, abs=0.12)
 
 
 def test_published_policies_differ_and_permuted_ones_do_not(trap):
     real, noise = (
-        policy_ratios_and_noise_floors.compare_policies(trap),
-        policy_ratios_and_noise_floors.compare_policies(permuted(trap)),
+        studies.policy_ratios_and_noise_floors.compare_policies(trap),
+        studies.policy_ratios_and_noise_floors.compare_policies(permuted(trap)),
     )
     pairs = [f[(f["before"] == "raw") & (f["tasks"] > 50)] for f in (real, noise)]
     doubled = pairs[0].query("scaffold == 'openhands' and setting == 'M=10'")["turns"].item()
@@ -98,28 +98,28 @@ def test_runs_that_failed_before_they_began_are_left_out(trap, published):
 
 
 def test_names_of_experiments():
-    assert published_runs_and_tables.parse_experiment_name(NAMES["summary"])[1:3] == (
+    assert studies.published_runs_and_tables.parse_experiment_name(NAMES["summary"])[1:3] == (
         "summary",
         "N=21 M=10",
     )
     hybrid = (
         "local-Qwen3-Coder_480B-agent-summary_N_43_M_10_obs_masking_M_10_combined.0-verified-50"
     )
-    assert published_runs_and_tables.parse_experiment_name(hybrid) == (
+    assert studies.published_runs_and_tables.parse_experiment_name(hybrid) == (
         "qwen3-coder-480b",
         "hybrid",
         "N=43 M=10",
         False,
     )
     wide = "gemini-2.5-flash_maxiter_250_N_v0.43.0-no-hint-observation_masking-M_72-verified_50-x"
-    assert published_runs_and_tables.parse_experiment_name(wide) == (
+    assert studies.published_runs_and_tables.parse_experiment_name(wide) == (
         "gemini-2.5-flash",
         "mask",
         "M=72",
         True,
     )
     with pytest.raises(BadArguments, match="no model or policy"):
-        published_runs_and_tables.parse_experiment_name("gpt-7-raw")
+        studies.published_runs_and_tables.parse_experiment_name("gpt-7-raw")
 
 
 def test_an_interval_shrinks_with_tasks_and_holds_the_truth():
@@ -127,20 +127,20 @@ def test_an_interval_shrinks_with_tasks_and_holds_the_truth():
     wide = []
     for n in (25, 400):
         before, now = random.lognormal(0, 0.5, n), 1.5 * random.lognormal(0, 0.5, n)
-        found = bootstrap_ratio(now, before)
+        found = studies.policy_ratios_and_noise_floors.bootstrap_ratio(now, before)
         assert found.low < found.ratio < found.high
         wide.append(found.high / found.low)
     assert wide[1] < 1 + (wide[0] - 1) / 2
     held = 0
     for _ in range(60):
         before, now = random.lognormal(0, 0.5, 80), 1.5 * random.lognormal(0, 0.5, 80)
-        found = bootstrap_ratio(now, before, draws=200)
+        found = studies.policy_ratios_and_noise_floors.bootstrap_ratio(now, before, draws=200)
         held += found.low < 1.5 < found.high
     assert 36 <= held <= 58  # 48 of 60 are meant
 
 
 def test_models_that_were_left_out_fall_into_the_interval():
-    left = policy_ratios_and_noise_floors.cross_validate_elongation()
+    left = studies.policy_ratios_and_noise_floors.cross_validate_elongation()
     assert len(left) == 13
     assert 0.7 <= left["held"].mean() <= 0.9
     assert studies.table("ratios")["family"].isin(["gemini", "qwen"]).all()

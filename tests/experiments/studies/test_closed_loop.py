@@ -6,9 +6,9 @@ import pytest
 from trust_studies import list_closed_loop_rules
 
 import ctxkit as ck
+from ctxkit import studies
 from ctxkit._internal.formatting_and_sanitizing import format_change
 from ctxkit.agent import GIVE_UP_TEXT
-from ctxkit.experiments.studies.closed_loop import find_visible_services, make_port_lookup_task
 
 SMALL = {"questions": 24, "services": 12, "lines": 60}
 ATTACHES = ck.presets.claude_code(context_window=37_000)
@@ -23,7 +23,7 @@ RULES = [
 
 @pytest.fixture(scope="module")
 def small():
-    return make_port_lookup_task(**SMALL)
+    return studies.closed_loop.make_port_lookup_task(**SMALL)
 
 
 @pytest.fixture(scope="module")
@@ -74,8 +74,8 @@ def test_what_was_out_of_sight_foretells_what_is_read_again(seeing):
 
 
 def test_worlds_and_lives_are_the_same_each_time(small):
-    assert make_port_lookup_task(**SMALL) == small
-    assert make_port_lookup_task(**SMALL, seed=8) != small
+    assert studies.closed_loop.make_port_lookup_task(**SMALL) == small
+    assert studies.closed_loop.make_port_lookup_task(**SMALL, seed=8) != small
     one, two = (ck.studies.closed_loop.run_scripted_agent(RULES[2], small) for _ in range(2))
     assert [m.parts for m in one.messages] == [m.parts for m in two.messages]
     answers = [m.text for m in one.messages if m.role == "assistant" and m.text]
@@ -86,7 +86,7 @@ def test_worlds_and_lives_are_the_same_each_time(small):
 
 def test_it_sees_numbers_wherever_they_stand(small):
     session = ck.studies.closed_loop.run_scripted_agent("none", small)
-    assert find_visible_services(session.messages) == {
+    assert studies.closed_loop.find_visible_services(session.messages) == {
         name for names in small.services_by_question for name in names
     }
     assert all(

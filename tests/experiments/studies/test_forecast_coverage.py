@@ -6,14 +6,8 @@ from pathlib import Path
 
 import msgspec
 
-from ctxkit.engine.cache_model.training_counts import load_training_counts
-from ctxkit.experiments.studies.forecast_and_threshold_holdout import (
-    count_tokens_shared_between_calls,
-    make_developers,
-    measure_archive_coverage,
-    measure_coverage,
-    price_tokens_shared_between_calls,
-)
+from ctxkit import studies
+from ctxkit.engine import load_training_counts
 from ctxkit.session import Usage
 
 PAGE = Path(__file__).parents[3] / "docs" / "forecasts.md"
@@ -22,10 +16,10 @@ PAGE = Path(__file__).parents[3] / "docs" / "forecasts.md"
 def test_four_of_five_later_sessions_lie_in_the_interval():
     for figure in (
         lambda row: float(row.calls),
-        count_tokens_shared_between_calls,
-        price_tokens_shared_between_calls,
+        studies.forecast_and_threshold_holdout.count_tokens_shared_between_calls,
+        studies.forecast_and_threshold_holdout.price_tokens_shared_between_calls,
     ):
-        result = measure_coverage(figure)
+        result = studies.forecast_and_threshold_holdout.measure_coverage(figure)
         assert result.developers_n >= 10
         assert 0.7 <= result.share <= 0.9
 
@@ -37,12 +31,14 @@ def test_figures_that_drift_fall_out_of_it():
         seen[row.developer] = seen.get(row.developer, 0) + 1
         return 2.0 ** seen[row.developer]
 
-    assert measure_coverage(drifting).share < 0.5
+    assert studies.forecast_and_threshold_holdout.measure_coverage(drifting).share < 0.5
 
 
 def test_archives_are_forecast_and_compared_per_tool():
-    developers = make_developers(5, sessions=8)
-    coverage = measure_archive_coverage({n: developers[n] for n in ("dev-2", "dev-3")})
+    developers = studies.forecast_and_threshold_holdout.make_developers(5, sessions=8)
+    coverage = studies.forecast_and_threshold_holdout.measure_archive_coverage(
+        {n: developers[n] for n in ("dev-2", "dev-3")}
+    )
     assert {(t, f) for t, f in coverage if f != "loss"} == {
         (tool, figure) for tool in ("claude-code", "codex") for figure in ("calls", "usd")
     }
@@ -53,9 +49,11 @@ def test_archives_are_forecast_and_compared_per_tool():
 
 def test_sessions_that_cost_more_later_fall_out_of_the_interval():
     """Each call of the later sessions is billed as an hour's write of its whole prompt."""
-    (sessions,) = make_developers(1, sessions=8).values()
+    (sessions,) = studies.forecast_and_threshold_holdout.make_developers(1, sessions=8).values()
     later = [msgspec.structs.replace(s, log=tuple(map(make_dearer, s.log))) for s in sessions[4:]]
-    coverage = measure_archive_coverage({"dev-0": [*sessions[:4], *later]})
+    coverage = studies.forecast_and_threshold_holdout.measure_archive_coverage(
+        {"dev-0": [*sessions[:4], *later]}
+    )
     assert coverage["claude-code", "usd"].inside == 0
     assert coverage["claude-code", "calls"].inside > 0
 
@@ -76,13 +74,15 @@ def make_dearer(message):
 def test_carried_tokens_have_a_price_only_with_that_of_the_model():
     row = next(r for r in load_training_counts() if "claude" in r.model and has_hits(r))
     assert (
-        price_tokens_shared_between_calls(msgspec.structs.replace(row, model="no such model"))
+        studies.forecast_and_threshold_holdout.price_tokens_shared_between_calls(
+            msgspec.structs.replace(row, model="no such model")
+        )
         is None
     )
     lost = {k: msgspec.structs.replace(c, lost=c.expected) for k, c in row.counts.items()}
-    assert price_tokens_shared_between_calls(
+    assert studies.forecast_and_threshold_holdout.price_tokens_shared_between_calls(
         msgspec.structs.replace(row, counts=lost)
-    ) > price_tokens_shared_between_calls(row)
+    ) > studies.forecast_and_threshold_holdout.price_tokens_shared_between_calls(row)
 
 
 def has_hits(row):

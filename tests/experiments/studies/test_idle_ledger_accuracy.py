@@ -9,28 +9,27 @@ from statistics import fmean, median
 import pytest
 from msgspec.structs import replace
 
-from ctxkit.experiments.studies.idle_cost_and_pause_choice_accuracy import (
-    check_idle_choice_rankings,
-    list_habitual_pause_lengths,
-    list_write_errors_after_expiry,
-    make_developers_with_pauses,
-    measure_idle_choice_accuracy,
-)
+from ctxkit import studies
 from ctxkit.metrics.cost import pause_cost_by_choice
 from ctxkit.metrics.cost.pause_cost_by_choice import find_pauses
 
+accuracy = studies.idle_cost_and_pause_choice_accuracy
 PAGE = Path(__file__).parents[3] / "docs" / "idle.md"
 
 
 def test_developers_are_equal_for_equal_seeds():
-    made = make_developers_with_pauses(2, seed=1)
-    assert made == make_developers_with_pauses(2, seed=1) != make_developers_with_pauses(2, seed=2)
+    made = accuracy.make_developers_with_pauses(2, seed=1)
+    assert (
+        made
+        == accuracy.make_developers_with_pauses(2, seed=1)
+        != accuracy.make_developers_with_pauses(2, seed=2)
+    )
     # and in every process, as they would not be if a seed were a `hash` of text
     assert [len(s.calls) for s in made["dev-0"]] == [24, 32, 18, 34, 18, 39, 38, 50]
 
 
 def list_made_sessions():
-    return [s for sessions in make_developers_with_pauses(3).values() for s in sessions]
+    return [s for sessions in accuracy.make_developers_with_pauses(3).values() for s in sessions]
 
 
 def find_expired_pauses(session):
@@ -58,8 +57,8 @@ def test_after_an_expired_cache_all_of_it_is_predicted_to_be_written_again():
     expired = [pair for s in sessions for pair in find_expired_pauses(s)]
     assert len(expired) > 50
     assert all(pause.predict_write() == cached for pause, cached in expired)
-    assert median(list_write_errors_after_expiry(sessions)) < 0.1
-    rankings = check_idle_choice_rankings(sessions)
+    assert median(accuracy.list_write_errors_after_expiry(sessions)) < 0.1
+    rankings = accuracy.check_idle_choice_rankings(sessions)
     assert sum(rankings) == len(rankings) > 50
 
 
@@ -70,25 +69,25 @@ def test_what_stayed_cached_at_earlier_pauses_is_not_predicted_to_be_written():
         shared = keep_cached(session, 10_000)
         later = find_expired_pauses(shared)[1:]
         assert all(pause.predict_write() == cached - 10_000 for pause, cached in later)
-        assert all(check_idle_choice_rankings([shared])[1:])
+        assert all(accuracy.check_idle_choice_rankings([shared])[1:])
         later_n += len(later)
     assert later_n > 50
 
 
 def find_made_pauses(n, seed=0):
-    developers = make_developers_with_pauses(n, seed)
+    developers = accuracy.make_developers_with_pauses(n, seed)
     return {name: [p for s in ss for p in find_pauses(s)] for name, ss in developers.items()}
 
 
 def test_habits_predict_better_than_anothers():
     pauses = find_made_pauses(12)
-    habits = list_habitual_pause_lengths(12)
-    own = measure_idle_choice_accuracy(pauses, habits)
+    habits = accuracy.list_habitual_pause_lengths(12)
+    own = accuracy.measure_idle_choice_accuracy(pauses, habits)
     shifted = dict(
         zip(pauses, [*list(pauses.values())[1:], next(iter(pauses.values()))], strict=True)
     )
     mixed = {n: [*shifted[n][: len(p) // 2 + 1], *p[len(p) // 2 :]] for n, p in pauses.items()}
-    others = measure_idle_choice_accuracy(
+    others = accuracy.measure_idle_choice_accuracy(
         {n: p[: 2 * (len(p) // 2)] for n, p in mixed.items()}, habits
     )
     assert own.developers_n == 12
@@ -101,9 +100,9 @@ def test_habits_stand_for_the_pauses_that_are_made():
     """The shares of ends and of pauses within an hour are those of many sessions."""
     pauses = {
         n: [p for s in ss for p in find_pauses(s)]
-        for n, ss in make_developers_with_pauses(3, 0, 60).items()
+        for n, ss in accuracy.make_developers_with_pauses(3, 0, 60).items()
     }
-    for name, lengths in list_habitual_pause_lengths(3).items():
+    for name, lengths in accuracy.list_habitual_pause_lengths(3).items():
         made = [p.gap for p in pauses[name]]
         for limit in (600.0, 3_600.0, inf):
             share, expected = (fmean(g < limit for g in gaps) for gaps in (made, lengths))
@@ -112,23 +111,29 @@ def test_habits_stand_for_the_pauses_that_are_made():
 
 def test_nobody_can_predict_the_order_of_a_single_pause():
     """Even who knows the habit is right for less than the 80 % that are asked for."""
-    result = measure_idle_choice_accuracy(find_made_pauses(12), list_habitual_pause_lengths(12))
+    result = accuracy.measure_idle_choice_accuracy(
+        find_made_pauses(12),
+        accuracy.list_habitual_pause_lengths(12),
+    )
     assert result.single_limit < 0.8
-    assert measure_idle_choice_accuracy(find_made_pauses(4)).single_limit is None
+    assert accuracy.measure_idle_choice_accuracy(find_made_pauses(4)).single_limit is None
 
 
 def test_smoothing_predicts_better_than_the_bare_lengths(monkeypatch):
     """On developers that it was not chosen on."""
-    pauses, habits = find_made_pauses(20, 3), list_habitual_pause_lengths(20, 3)
-    smoothed = measure_idle_choice_accuracy(pauses, habits)
+    pauses, habits = (
+        find_made_pauses(20, 3),
+        accuracy.list_habitual_pause_lengths(20, 3),
+    )
+    smoothed = accuracy.measure_idle_choice_accuracy(pauses, habits)
     monkeypatch.setattr(pause_cost_by_choice, "smooth_gaps", lambda gaps, _: list(gaps))
-    assert smoothed.habit_share > measure_idle_choice_accuracy(pauses, habits).habit_share
+    assert smoothed.habit_share > accuracy.measure_idle_choice_accuracy(pauses, habits).habit_share
 
 
 def test_recorded_writes_are_predicted_within_a_tenth(real):
     import make_answers
 
-    errors = list_write_errors_after_expiry(make_answers.read_real_sessions())
+    errors = accuracy.list_write_errors_after_expiry(make_answers.read_real_sessions())
     assert len(errors) >= 20
     assert median(errors) < 0.1
 

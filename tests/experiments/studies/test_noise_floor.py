@@ -7,7 +7,6 @@ import pandas as pd
 import pytest
 
 from ctxkit.experiments import studies
-from ctxkit.experiments.studies import policy_ratios_and_noise_floors
 
 
 def pair(factor: float = 1.0, n: int = 50, noise: float = 0.6):
@@ -23,9 +22,9 @@ def pair(factor: float = 1.0, n: int = 50, noise: float = 0.6):
 
 
 def test_it_falls_with_the_tasks_as_chance_does():
-    found = policy_ratios_and_noise_floors.estimate_noise_floors([pair()], (25, 100)).set_index(
-        ["figure", "tasks"]
-    )["floor"]
+    found = studies.policy_ratios_and_noise_floors.estimate_noise_floors(
+        [pair()], (25, 100)
+    ).set_index(["figure", "tasks"])["floor"]
     assert found["usd", 25] / found["usd", 100] == pytest.approx(2, rel=0.3)
     told = studies.table("floors").set_index(["figure", "tasks"])["floor"]
     for figure in ("turns", "usd"):
@@ -34,22 +33,26 @@ def test_it_falls_with_the_tasks_as_chance_does():
 
 def test_runs_without_noise_have_no_floor_and_a_difference_raises_it():
     assert (
-        policy_ratios_and_noise_floors.estimate_noise_floors([pair(noise=0.0)], (50,))[
+        studies.policy_ratios_and_noise_floors.estimate_noise_floors([pair(noise=0.0)], (50,))[
             "floor"
         ].max()
         < 1e-9
     )
     quiet, loud = (
-        policy_ratios_and_noise_floors.estimate_noise_floors([pair(noise=n)], (50,))["floor"].max()
+        studies.policy_ratios_and_noise_floors.estimate_noise_floors([pair(noise=n)], (50,))[
+            "floor"
+        ].max()
         for n in (0.1, 0.8)
     )
     assert quiet < loud / 3
 
 
 def test_the_three_published_pairs_lie_near_the_floor_and_a_copy_is_no_run(trap):
-    found = policy_ratios_and_noise_floors.pair_first_and_second_runs(trap)
+    found = studies.policy_ratios_and_noise_floors.pair_first_and_second_runs(trap)
     assert sorted(name.split(" ")[0] for name, _ in found) == ["mask", "raw", "summary"]
-    seen = policy_ratios_and_noise_floors.measure_repeat_ratios(found).query("figure == 'usd'")
+    seen = studies.policy_ratios_and_noise_floors.measure_repeat_ratios(found).query(
+        "figure == 'usd'"
+    )
     assert seen["ratio"].tolist() == pytest.approx([1.0165, 0.91266, 1.1369], abs=1e-3)
     assert (np.abs(np.log(seen["ratio"])) < np.log(1.21)).all()
     assert ((seen["low"] < 1) & (seen["high"] > 1)).all()

@@ -7,27 +7,24 @@ from make_studies import write_tables
 
 from ctxkit.errors import BadArguments
 from ctxkit.experiments import studies
-from ctxkit.experiments.studies import (
-    mask_token_errors_and_visibility_exams,
-    policy_ratios_and_noise_floors,
-)
-from ctxkit.experiments.studies.published_runs_and_tables import (
-    COMPLEXITY_TRAP,
-    TABLES_FOLDER,
-    find_published_file,
-    list_table_names,
-)
 from ctxkit.metrics import run_elongation_from_studies
 
 
 def test_every_table_says_where_it_comes_from_and_is_small():
-    assert list_table_names() == ["floors", "masks", "ratios", "repeats"]
-    for name in list_table_names():
+    assert studies.published_runs_and_tables.list_table_names() == [
+        "floors",
+        "masks",
+        "ratios",
+        "repeats",
+    ]
+    for name in studies.published_runs_and_tables.list_table_names():
         frame = studies.table(name)
         assert "MIT" in frame.attrs["source"]
         assert "commit" in frame.attrs["source"]
         assert not frame.empty
-        assert (TABLES_FOLDER / f"{name}.csv").stat().st_size < 30_000
+        assert (
+            studies.published_runs_and_tables.TABLES_FOLDER / f"{name}.csv"
+        ).stat().st_size < 30_000
     with pytest.raises(BadArguments, match="ratios"):
         studies.table("ratio")
 
@@ -35,9 +32,9 @@ def test_every_table_says_where_it_comes_from_and_is_small():
 @pytest.mark.parametrize(
     ("name", "columns"),
     [
-        ("masks", mask_token_errors_and_visibility_exams.MASK_COLUMNS),
-        ("ratios", policy_ratios_and_noise_floors.RATIO_COLUMNS),
-        ("floors", policy_ratios_and_noise_floors.FLOOR_COLUMNS),
+        ("masks", studies.mask_token_errors_and_visibility_exams.MASK_COLUMNS),
+        ("ratios", studies.policy_ratios_and_noise_floors.RATIO_COLUMNS),
+        ("floors", studies.policy_ratios_and_noise_floors.FLOOR_COLUMNS),
     ],
 )
 def test_the_columns_are_those_that_are_told(name, columns):
@@ -52,12 +49,17 @@ def test_the_floor_in_force_is_the_one_that_was_measured():
 def test_runs_that_are_not_there_are_a_sentence(tmp_path, monkeypatch):
     monkeypatch.setenv("CTXKIT_STUDIES", str(tmp_path / "none"))
     with pytest.raises(BadArguments, match="CTXKIT_STUDIES"):
-        find_published_file(COMPLEXITY_TRAP)
+        studies.published_runs_and_tables.find_published_file(
+            studies.published_runs_and_tables.COMPLEXITY_TRAP
+        )
 
 
 @pytest.mark.long
 def test_they_are_made_again_byte_by_byte(published, tmp_path):
     *made, turns = write_tables(published, tmp_path, tmp_path / "elongation.csv")
     for path in made:
-        assert path.read_bytes() == (TABLES_FOLDER / path.name).read_bytes(), path.name
+        assert (
+            path.read_bytes()
+            == (studies.published_runs_and_tables.TABLES_FOLDER / path.name).read_bytes()
+        ), path.name
     assert turns.read_bytes() == run_elongation_from_studies._STUDIES_FILE.read_bytes()

@@ -8,30 +8,34 @@ from pathlib import Path
 import pytest
 
 from ctxkit import studies
-from ctxkit.experiments.studies.user_rule_survival_and_human_labels import (
-    HELD_OUT_WORDINGS,
-    TUNED_WORDINGS,
-    compare_survival_with_keep_rules,
-    make_user_rule_conversations,
-)
 
 PAGE = Path(__file__).parents[3] / "docs" / "keep-rules.md"
 
 
 def test_talks_are_equal_for_equal_seeds_and_state_each_rule_once():
-    one, other = make_user_rule_conversations(2, seed=3), make_user_rule_conversations(2, seed=3)
-    assert one == other != make_user_rule_conversations(2, seed=4)
+    one, other = (
+        studies.user_rule_survival_and_human_labels.make_user_rule_conversations(2, seed=3),
+        studies.user_rule_survival_and_human_labels.make_user_rule_conversations(2, seed=3),
+    )
+    assert (
+        one
+        == other
+        != studies.user_rule_survival_and_human_labels.make_user_rule_conversations(2, seed=4)
+    )
     text = "\n".join(m.text for m in one[0].session.messages)
     assert [text.count(key) for key in one[0].keys] == [1] * 15
 
 
 def test_the_wordings_that_are_measured_are_not_those_the_extractor_was_written_on():
-    assert not set(TUNED_WORDINGS) & set(HELD_OUT_WORDINGS)
+    assert not set(studies.user_rule_survival_and_human_labels.TUNED_WORDINGS) & set(
+        studies.user_rule_survival_and_human_labels.HELD_OUT_WORDINGS
+    )
 
 
 def test_rules_are_kept_where_without_it_they_go():
-    frame = compare_survival_with_keep_rules(
-        make_user_rule_conversations(1), ["claude_code", "strands", "pi"]
+    frame = studies.user_rule_survival_and_human_labels.compare_survival_with_keep_rules(
+        studies.user_rule_survival_and_human_labels.make_user_rule_conversations(1),
+        ["claude_code", "strands", "pi"],
     )
     assert (frame["kept_empty"] < 0.7).all()
     assert (frame[["with_empty", "with_extract"]] >= 0.9).all().all()
@@ -42,8 +46,8 @@ def test_an_extractor_that_finds_nothing_is_noticed(monkeypatch):
     monkeypatch.setattr(
         "ctxkit.policies.user_rule_extraction.iter_rules_and_statements", lambda _: ()
     )
-    (row,) = compare_survival_with_keep_rules(
-        make_user_rule_conversations(1), ["claude_code"]
+    (row,) = studies.user_rule_survival_and_human_labels.compare_survival_with_keep_rules(
+        studies.user_rule_survival_and_human_labels.make_user_rule_conversations(1), ["claude_code"]
     ).to_dict("records")
     assert row["with_empty"] == row["kept_empty"] < 0.5
 

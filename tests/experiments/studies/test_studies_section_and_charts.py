@@ -8,7 +8,6 @@ import pytest
 from trust_studies import format_chapter
 
 from ctxkit.experiments import studies
-from ctxkit.experiments.studies import charts
 
 PAGE = Path(__file__).parents[3] / "docs" / "trust.md"
 
@@ -21,7 +20,7 @@ def test_the_chapter_is_not_behind():
 @pytest.mark.parametrize("figure", ["turns", "usd"])
 def test_the_chart_of_behaviour_has_every_main_run(figure):
     ratios = studies.table("ratios")
-    chart = charts.chart_policy_ratios(ratios, figure)
+    chart = studies.charts.chart_policy_ratios(ratios, figure)
     assert len(chart.rows) == 13
     drawn = chart.to_plotly()
     assert sum(len(t["x"]) for t in drawn["data"] if t.get("mode") == "markers") == 13
@@ -33,7 +32,7 @@ def test_the_chart_of_behaviour_has_every_main_run(figure):
 
 
 def test_the_chart_of_windows_has_every_window():
-    chart = charts.chart_mask_errors(studies.table("masks"))
+    chart = studies.charts.chart_mask_errors(studies.table("masks"))
     assert [r[0] for r in chart.rows] == [
         str(n) for n in studies.mask_token_errors_and_visibility_exams.MASK_WINDOWS
     ]

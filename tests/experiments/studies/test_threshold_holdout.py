@@ -7,20 +7,23 @@ from pathlib import Path
 
 import make_answers
 
-from ctxkit.experiments.studies.forecast_and_threshold_holdout import (
-    hold_out_thresholds,
-    make_developers,
-)
+from ctxkit import studies
 
 PAGE = Path(__file__).parents[3] / "docs" / "when.md"
 
 
 def test_developers_are_equal_for_equal_seeds():
-    assert make_developers(2, seed=1) == make_developers(2, seed=1) != make_developers(2, seed=2)
+    assert (
+        studies.forecast_and_threshold_holdout.make_developers(2, seed=1)
+        == studies.forecast_and_threshold_holdout.make_developers(2, seed=1)
+        != studies.forecast_and_threshold_holdout.make_developers(2, seed=2)
+    )
 
 
 def test_the_cache_is_that_of_the_documentation():
-    sessions = [s for ss in make_developers(5).values() for s in ss]
+    sessions = [
+        s for ss in studies.forecast_and_threshold_holdout.make_developers(5).values() for s in ss
+    ]
     usages = [c.message.usage for s in sessions for c in s.calls]
     assert any(u.cache_write_1h_tokens for u in usages)
     for s in sessions:
@@ -32,8 +35,12 @@ def test_the_cache_is_that_of_the_documentation():
 def test_a_trial_of_the_page_is_that_of_the_command():
     seed, number = make_answers.THRESHOLD_SEEDS[0], 9
     name, sessions = f"{seed}-{number}", make_answers.THRESHOLD_SESSIONS
-    made = make_developers(number + 1, seed, sessions)[f"dev-{number}"]
-    strict, bounded = hold_out_thresholds({name: made}, (0.0, 0.05)).values()
+    made = studies.forecast_and_threshold_holdout.make_developers(number + 1, seed, sessions)[
+        f"dev-{number}"
+    ]
+    strict, bounded = studies.forecast_and_threshold_holdout.hold_out_thresholds(
+        {name: made}, (0.0, 0.05)
+    ).values()
     row = make_answers._format_trial_row(bounded[0])
     assert f"| {' | '.join(row)} |" in PAGE.read_text(encoding="utf-8")
     assert bounded[0].saves_within(0.05) == (row[-1] == "saves")
@@ -42,8 +49,10 @@ def test_a_trial_of_the_page_is_that_of_the_command():
 
 
 def test_a_choice_that_holds_later_was_possible():
-    developers = make_developers(3, seed=5, sessions=4)
-    for share, trials in hold_out_thresholds(developers, (0.0, 1.0)).items():
+    developers = studies.forecast_and_threshold_holdout.make_developers(3, seed=5, sessions=4)
+    for share, trials in studies.forecast_and_threshold_holdout.hold_out_thresholds(
+        developers, (0.0, 1.0)
+    ).items():
         for trial in trials:
             assert trial.is_possible or not trial.saves_within(share)
     assert any(t.is_possible for t in trials)

@@ -7,16 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from ctxkit import studies
 from ctxkit.errors import BadArguments
-from ctxkit.experiments.studies.user_rule_survival_and_human_labels import (
-    COMPINT,
-    FRAMING,
-    PUBLISHED_RETENTION,
-    compare_marks_with_human_labels,
-    make_constraint_conversations,
-    read_constraints,
-    read_judged_summaries,
-)
 from ctxkit.policies.user_rule_extraction import SentenceKind, parse_rules_and_statements
 
 PAGE = Path(__file__).parents[3] / "docs" / "keep-rules.md"
@@ -30,7 +22,7 @@ ROWS = (  # compactor, summary, what a person said
 
 @pytest.fixture
 def folder(tmp_path):
-    source = tmp_path / COMPINT
+    source = tmp_path / studies.user_rule_survival_and_human_labels.COMPINT
     source.mkdir()
     rules = [{"id": i, "sssc": f"Never mail office number {i}."} for i in range(15)]
     (source / "sssc.py").write_text(f"import nothing_that_exists\nROWS = {rules!r}\n")
@@ -45,32 +37,43 @@ def folder(tmp_path):
 
 
 def test_constraints_are_read_and_the_file_is_not_run(folder):
-    assert read_constraints(folder)[3] == "Never mail office number 3."
-    (folder / COMPINT / "sssc.py").write_text("ROWS = []")
+    assert (
+        studies.user_rule_survival_and_human_labels.read_constraints(folder)[3]
+        == "Never mail office number 3."
+    )
+    (folder / studies.user_rule_survival_and_human_labels.COMPINT / "sssc.py").write_text(
+        "ROWS = []"
+    )
     with pytest.raises(BadArguments, match="no list of constraints"):
-        read_constraints(folder)
+        studies.user_rule_survival_and_human_labels.read_constraints(folder)
 
 
 def test_talks_state_each_constraint_once_with_its_framing(folder):
-    (talk,) = make_constraint_conversations(1, folder)
+    (talk,) = studies.user_rule_survival_and_human_labels.make_constraint_conversations(1, folder)
     text = "\n".join(m.text for m in talk.session.messages[:70])
-    assert [text.count(FRAMING + key) for key in talk.keys] == [1] * 15
+    assert [
+        text.count(studies.user_rule_survival_and_human_labels.FRAMING + key) for key in talk.keys
+    ] == [1] * 15
 
 
 def test_marks_are_compared_with_what_people_said(folder):
-    agreement = compare_marks_with_human_labels(read_judged_summaries(folder))
+    agreement = studies.user_rule_survival_and_human_labels.compare_marks_with_human_labels(
+        studies.user_rule_survival_and_human_labels.read_judged_summaries(folder)
+    )
     assert agreement[:4] == (2, 1, 1, 1)
     assert agreement.compactors_n == 3
 
 
 def test_data_that_are_not_there_are_one_sentence(tmp_path):
     with pytest.raises(BadArguments, match="CTXKIT_STUDIES"):
-        read_constraints(tmp_path)
+        studies.user_rule_survival_and_human_labels.read_constraints(tmp_path)
 
 
 def test_the_published_order_has_all_eight_compactors():
-    assert len(PUBLISHED_RETENTION) == 8
-    mean = sum(map(sum, PUBLISHED_RETENTION.values())) / 24
+    assert len(studies.user_rule_survival_and_human_labels.PUBLISHED_RETENTION) == 8
+    mean = (
+        sum(map(sum, studies.user_rule_survival_and_human_labels.PUBLISHED_RETENTION.values())) / 24
+    )
     assert mean == pytest.approx(17, abs=0.5)
 
 
@@ -102,6 +105,8 @@ def test_the_page_names_what_is_not_measured():
 def test_the_page_has_what_is_measured_of_published_constraints(published):
     import make_answers
 
-    if not (published / COMPINT).exists():
-        pytest.skip(f"the published data hold no {COMPINT}")
+    if not (published / studies.user_rule_survival_and_human_labels.COMPINT).exists():
+        pytest.skip(
+            f"the published data hold no {studies.user_rule_survival_and_human_labels.COMPINT}"
+        )
     assert make_answers.measure_constraint_survival() in PAGE.read_text(encoding="utf-8")

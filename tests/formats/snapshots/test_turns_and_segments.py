@@ -15,7 +15,6 @@ import ctxkit as ck
 from ctxkit.errors import BadArguments
 from ctxkit.formats import snapshots
 from ctxkit.metrics import FRAME_COLUMNS
-from ctxkit.plots.cumulative_agent_input_and_threshold_charts import get_cumulative_input_data
 
 NOW = datetime(2026, 9, 19, tzinfo=UTC)
 
@@ -155,10 +154,11 @@ def test_empty_logs_and_wrong_frames(tmp_path, make):
 
 def test_the_budget_chart_takes_logs_and_turns_and_stays_light(log):
     for of in (log, snapshots.turns(log)):
-        data = get_cumulative_input_data(of)
-        assert len(data.compactions) == 1
-        assert data.cutover_at == 100
-        assert sum(len(agent.turns) for agent in data.agents) == 7
+        chart = ck.plots.budget(of)
+        drawn = chart.to_plotly()
+        assert len(drawn["layout"]["shapes"]) == 1  # the compaction
+        assert "cutover at 100" in [line["name"] for line in drawn["data"]]
+        assert sum(int(turns) for _, turns, *_ in chart.rows) == 7
     many = log.iloc[[0] * 200_000].reset_index(drop=True)
     many["turn"] = pd.array(range(len(many)), dtype="Int64")
     assert len(json.dumps(ck.plots.budget(many).to_plotly())) < 100_000

@@ -8,6 +8,7 @@ import shutil
 import pandas as pd
 import pytest
 from builders import assistant, session, summarised, usage, user
+from cli.command_runner import told
 
 import ctxkit as ck
 from ctxkit.metrics import session_bill
@@ -42,10 +43,10 @@ def test_the_cost_of_a_session_has_its_summaries_in_it():
     assert row.cost_usd == pytest.approx(ck.score(SAMPLE, loss=False)["cost_usd"])
 
 
-def test_a_summary_without_a_price_leaves_the_session_without_a_cost_in_every_view():
-    from ctxkit.cli.session_index import index_session
-    from ctxkit.widgets.folder_board_rows import make_board_row
-
+def test_a_summary_without_a_price_leaves_the_session_without_a_cost_in_every_view(
+    tmp_path, monkeypatch
+):
+    monkeypatch.setenv("CTXKIT_CACHE_DIR", str(tmp_path / "cache"))
     asked = user()
     log = session(
         asked,
@@ -57,7 +58,12 @@ def test_a_summary_without_a_price_leaves_the_session_without_a_cost_in_every_vi
     assert row.calls_usd > 0
     assert pd.isna(row.cost_usd)
     assert pd.isna(ck.score(log, loss=False)["cost_usd"])
-    assert make_board_row(log).usd is index_session(log).cost_usd is ck.spend(log).cost_usd is None
+    path = ck.write(log, tmp_path / "log.jsonl").path
+    [on_board], [listed] = (
+        ck.board(path, seconds=None).rows,
+        json.loads(told(tmp_path, "list", path, "--json").stdout),
+    )
+    assert on_board.usd is listed["cost_usd"] is ck.spend(log).cost_usd is None
     assert ck.spend(log).total_usd == pytest.approx(row.calls_usd)
     assert session_bill.bill_session(log).unpriced_summaries_n == 1
 
@@ -82,14 +88,9 @@ def test_several_sessions_are_spent_together():
     assert "<details" in both._repr_html_()
 
 
-def test_a_folder_has_one_total_in_spend_and_in_the_command_line(real, tmp_path, monkeypatch):
-    from click.testing import CliRunner
-
-    from ctxkit.cli.list_report_spend_watch_commands import spend_
-
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+def test_a_folder_has_one_total_in_spend_and_in_the_command_line(real, tmp_path):
     folder = real / "claude-code"
-    rows = json.loads(CliRunner().invoke(spend_, [str(folder), "--json"]).stdout)
+    rows = json.loads(told(tmp_path, "spend", folder, "--json").stdout)
     whole = ck.spend(ck.read_all(folder, progress=False))
     assert sum(r["total_usd"] or 0.0 for r in rows) == pytest.approx(whole.total_usd)
     children = sum(usd for s in whole.spends for _, usd in s.children)
@@ -103,16 +104,11 @@ def test_a_folder_has_one_total_in_spend_and_in_the_command_line(real, tmp_path,
 def test_a_folder_has_one_total_on_the_board_in_the_list_and_in_the_frames(
     real, tmp_path, monkeypatch
 ):
-    from click.testing import CliRunner
-
-    from ctxkit.cli.list_report_spend_watch_commands import list_
-
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     monkeypatch.setenv("CTXKIT_CACHE_DIR", str(tmp_path / "cache"))
     folder = shutil.copytree(real / "claude-code", tmp_path / "logs")
     (folder / "damaged.jsonl").write_text("{")
     whole, board = ck.read_all(folder, progress=False), ck.board(folder, seconds=None)
-    rows = json.loads(CliRunner().invoke(list_, [str(folder), "--all", "--json"]).stdout)
+    rows = json.loads(told(tmp_path, "list", folder, "--all", "--json").stdout)
     own, each = (ck.frame(whole, per="session", children=c) for c in (False, True))
     total = pytest.approx(ck.spend(whole).total_usd)
     assert each["cost_usd"].sum() == sum(r.usd for r in board.rows) == total

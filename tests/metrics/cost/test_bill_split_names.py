@@ -6,7 +6,6 @@ import pytest
 from builders import assistant, result, session, tool_call, user
 
 import ctxkit as ck
-from ctxkit.metrics.cost.spend_by_turn_tool_file import SPLITS
 from ctxkit.session import Usage
 
 SONNET, HAIKU = "claude-sonnet-4-5", "claude-haiku-4-5"
@@ -48,12 +47,13 @@ def test_turns_are_split_in_their_order(spent):
     assert [p.usd for p in by_turn] == pytest.approx([SMALL, BIG + SMALL])
 
 
-@pytest.mark.parametrize("way", SPLITS)
-def test_every_split_adds_up_with_the_largest_part_first(spent, way):
-    dollars = [p.usd for p in spent.by(way)]
-    assert sum(dollars) == pytest.approx(BIG + 2 * SMALL)
-    assert dollars == sorted(dollars, reverse=True)
-    assert spent.frame(way).columns[0] == way
+def test_every_split_adds_up_with_the_largest_part_first(spent):
+    assert {"turn", "tool", "file", "server", "cache", "agent", "model"} < set(spent.ways)
+    for way in spent.ways:
+        dollars = [p.usd for p in spent.by(way)]
+        assert sum(dollars) == pytest.approx(BIG + 2 * SMALL), way
+        assert dollars == sorted(dollars, reverse=True), way
+        assert spent.frame(way).columns[0] == way
 
 
 def test_the_name_of_a_tool_is_cut_at_sixty_characters():

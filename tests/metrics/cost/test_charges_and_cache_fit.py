@@ -5,8 +5,13 @@ from __future__ import annotations
 import pytest
 from builders import assistant, session, summarised, user
 
-from ctxkit.metrics import find_cache_misses
-from ctxkit.metrics.cache_misses import CacheMiss, measure_explained_share
+from ctxkit import prices
+from ctxkit.metrics import (
+    PromptAndSharedPrefixSizes,
+    ReplayCostModel,
+    cache_misses,
+    find_cache_misses,
+)
 from ctxkit.metrics.cost.call_and_summary_charges import (
     CallCharge,
     SessionBill,
@@ -17,15 +22,14 @@ from ctxkit.metrics.cost.call_and_summary_charges import (
 from ctxkit.metrics.cost.replay_cost_model import (
     UNLIMITED_TOKENS,
     CacheModelParameters,
-    ReplayCostModel,
     WrittenSummary,
     bill_modelled_reads,
 )
-from ctxkit.metrics.prompt_sizes_and_contents import PromptAndSharedPrefixSizes
 from ctxkit.session import Usage
-from ctxkit.tokens.prices import Price, PriceTier, price
 
-LISTED = Price(input=10.0, output=50.0, cache_read=1.0, cache_write=12.0, cache_write_1h=20.0)
+LISTED = prices.Price(
+    input=10.0, output=50.0, cache_read=1.0, cache_write=12.0, cache_write_1h=20.0
+)
 """A model's prices in dollars a token."""
 USAGE = Usage(
     input_tokens=2,
@@ -84,8 +88,11 @@ def test_dollars_of_a_call_without_tokens_are_fresh():
 
 
 def test_a_long_prompt_is_split_by_the_prices_of_its_tier():
-    tiered = Price(
-        input=10.0, output=50.0, cache_read=1.0, tiers=(PriceTier(13, input=20.0, output=100.0),)
+    tiered = prices.Price(
+        input=10.0,
+        output=50.0,
+        cache_read=1.0,
+        tiers=(prices.PriceTier(13, input=20.0, output=100.0),),
     )
     usage = Usage(input_tokens=14, output_tokens=1)
     assert make_charge(0, usage, tiered, 380.0, "derived").output_usd == pytest.approx(100)
@@ -257,18 +264,18 @@ def test_a_summary_is_billed_as_recorded_or_at_the_price_of_the_next_call():
     assert model.summaries_usd([written, warm]) == pytest.approx(fresh + cached)
     assert model.summaries_usd([written, WrittenSummary(1, 8_000, 10_000, None)]) is None
     assert model.summaries_usd([]) == 0
-    assert model.at(99) == price("claude-sonnet-4-5")
+    assert model.at(99) == prices.price("claude-sonnet-4-5")
 
 
 def test_the_explained_share_is_of_missed_tokens_without_first_calls():
     misses = [
-        CacheMiss(0, "cold_start", 900, 0, None),
+        cache_misses.CacheMiss(0, "cold_start", 900, 0, None),
         None,
-        CacheMiss(1, "compaction", 300, 100, None),
-        CacheMiss(2, "unexplained", 700, 100, 5.0),
-        CacheMiss(3, "ttl_expiry", 100, 300, 900.0),
+        cache_misses.CacheMiss(1, "compaction", 300, 100, None),
+        cache_misses.CacheMiss(2, "unexplained", 700, 100, 5.0),
+        cache_misses.CacheMiss(3, "ttl_expiry", 100, 300, 900.0),
     ]
     assert [m.missed_tokens for m in misses if m] == [900, 200, 600, 0]
     assert [m.paused for m in misses if m] == [False, False, False, True]
-    assert measure_explained_share(misses) == 200 / 800
-    assert measure_explained_share(misses[:2]) is None
+    assert cache_misses.measure_explained_share(misses) == 200 / 800
+    assert cache_misses.measure_explained_share(misses[:2]) is None

@@ -15,17 +15,10 @@ from ctxkit.engine import make_log_from_session, run_rules
 from ctxkit.engine.replay import compute_shared_tokens
 from ctxkit.experiments.cost_and_loss_scores import score_run
 from ctxkit.experiments.sweep_workers import SessionRunner
-from ctxkit.metrics.cost.replay_cost_model import (
-    LogPrefixSums,
-    ReplayCostModel,
-    TokenSumsByPriceTier,
-    bill_replay,
-)
-from ctxkit.metrics.prompt_sizes_and_contents import PromptAndSharedPrefixSizes, RunPromptSizes
-from ctxkit.policies import Clear, Rules
-from ctxkit.policies.offline_summarisers import FixedSizeSummariser
-from ctxkit.policies.summary_compaction import Summary
-from ctxkit.policies.triggers import Above
+from ctxkit.metrics import PromptAndSharedPrefixSizes, ReplayCostModel
+from ctxkit.metrics.cost.replay_cost_model import LogPrefixSums, TokenSumsByPriceTier, bill_replay
+from ctxkit.metrics.prompt_sizes_and_contents import RunPromptSizes
+from ctxkit.policies import Above, Clear, FixedSizeSummariser, Rules, Summary
 from ctxkit.session import Usage
 
 

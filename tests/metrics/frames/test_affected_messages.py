@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 import ctxkit as ck
-from ctxkit.plots.compaction_diff_chart import get_diff_data
 
 
 def user_messages(messages):
@@ -39,4 +38,8 @@ def test_the_diff_removes_as_many_tokens_where_a_pruning_acts_on_what_is_new(nam
     removed = (frame["tokens_before"] - frame["tokens_after"])[frame["call"].notna()]
     assert len(removed) > 0
     for number, tokens in removed.items():
-        assert sum(one.before - one.after for one in get_diff_data(replay, number)) == tokens
+        sizes = [
+            [int(n.replace(",", "")) for n in row[3:5]]
+            for row in ck.plots.diff(replay, number).rows
+        ]
+        assert sum(before - after for before, after in sizes) == tokens

@@ -8,7 +8,6 @@ from conftest import sample
 
 import ctxkit as ck
 from ctxkit.metrics import FRAME_COLUMNS
-from ctxkit.plots.chart import PLOTLY_MIME_TYPE
 from ctxkit.session import with_unique_ids
 
 KINDS = [
@@ -78,7 +77,7 @@ def test_every_chart_of_every_session_can_be_drawn(sessions):
             forms = {"text/plain", "text/html"}
             # a chart without a point is its sentences and its table: it has no axes to draw
             assert set(chart._repr_mimebundle_()) == (
-                forms if chart.drawing.is_empty else {*forms, PLOTLY_MIME_TYPE}
+                forms if chart.drawing.is_empty else {*forms, "application/vnd.plotly.v1+json"}
             )
             assert ("<svg" in chart.to_html()) is not chart.drawing.is_empty
         assert not (s.calls and ck.plots.composition(s).drawing.is_empty)

@@ -89,7 +89,7 @@ def test_sums_are_those_of_the_messages_shown(h):
 
 @given(histories())
 def test_columns_say_what_the_messages_say(h):
-    from ctxkit.policies.history.growing_columns_and_sums import count_chars
+    from ctxkit.policies import count_chars
 
     assert h.errors.tolist() == [m.is_error for m in h.messages]
     assert h.chars.tolist() == [count_chars(m) for m in h.messages]

@@ -11,7 +11,6 @@ from nbclient import NotebookClient
 from widgets.reports.hostile_logs import EVIL, hostile, intruders
 
 import ctxkit as ck
-from ctxkit.widgets.base_widget import STATIC_PICTURE_NOTE
 from ctxkit.widgets.reports.report_as_notebook import (
     escape_markdown,
     pack_runs,
@@ -49,7 +48,11 @@ def ran(path):
 def read_still_picture(html: str) -> str:
     """What a cell of a kernel stores, without the place of its live view and the note below it."""
     still = re.sub(r'<div class="ctxkit-slot [^"]*"><div class="ctxkit-still [^"]*">', "", html)
-    return re.sub(rf"<p[^>]*><em>{re.escape(STATIC_PICTURE_NOTE)}</em></p></div></div>", "", still)
+    return re.sub(
+        rf"<p[^>]*><em>{re.escape('A still picture: run the cell for the interactive view.')}</em></p></div></div>",
+        "",
+        still,
+    )
 
 
 @pytest.mark.parametrize("what", ["billing", "comparison", "runs"])

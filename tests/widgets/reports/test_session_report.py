@@ -13,7 +13,6 @@ import ctxkit as ck
 from ctxkit import export
 from ctxkit.errors import BadArguments
 from ctxkit.widgets.reports.html_page import encode_script_json
-from ctxkit.widgets.reports.html_reports import render_session_report
 
 
 def words(path) -> str:
@@ -131,10 +130,11 @@ def test_what_cannot_be_written_is_said_in_one_sentence(story, tmp_path):
 # -- A compaction of several edits is one in reports and tables.
 
 
-def test_edits_of_one_compaction_share_its_number():
+def test_edits_of_one_compaction_share_its_number(tmp_path):
     a, b = user("find it"), assistant("found")
     first = replace(summarised([a], "one"), id="pi-0.0", source="derived")
     second = replace(summarised([b], "two"), id="pi-0.1", source="derived")
-    page = render_session_report(session(a, b, first, second, assistant("done")))
+    s = session(a, b, first, second, assistant("done"))
+    page = export(s, tmp_path / "r.html").read_text(encoding="utf-8")
     assert page.count("What compaction 0 wrote") == 2
     assert "What compaction 1 wrote" not in page
