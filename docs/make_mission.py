@@ -167,7 +167,8 @@ These are the {n} orchestrations of github.com/fuseraft/fuseraft-cli, rebuilt ke
 public text. `python benchmarks/fuseraft_files.py FOLDER` runs each with
 `ck.team(file, model="scripted")`; [the data](fuseraft_files.csv) include what is not obeyed.
 Instructions are shortened, because a script does not read them. Agents use real tools. A team with a
-limit of turns and no ending keyword runs up to its limit; a team whose tests need Go stops if Go is not installed.
+limit of turns and no ending keyword runs up to its limit; a team whose tests need Go stops if Go is
+not installed.
 
 | file | selection | agents | turns | end | why |
 | --- | --- | --- | --- | --- | --- |
