@@ -92,8 +92,9 @@ def measure_rule_survival() -> str:
         f" {cheap_presets_n} presets send at most 2 % more tokens"
         + (f"; the others keep very small contexts and send more ({names})" if names else "")
         + f". Data: {RULE_CONVERSATIONS} synthetic conversations (seeds 0-0 to 0-{RULE_CONVERSATIONS - 1}) with"
-        f" {RULES_PER_CONVERSATION} rules each, windows of 64,000 tokens, and {len(HELD_OUT_WORDINGS)} wordings"
-        " that were not used to write the extractor.\n\n" + make_table(head, rows)
+        f" {RULES_PER_CONVERSATION} rules each, in {min(RULES_PER_CONVERSATION, len(HELD_OUT_WORDINGS))} wordings"
+        " that were not used to write the extractor, and windows of 64,000 tokens.\n\n"
+        + make_table(head, rows)
     )
 
 
@@ -110,8 +111,8 @@ def measure_constraint_survival() -> str:
     lowest_share = frame[["with_empty", "with_extract"]].min().min()
     survival = "all" if lowest_share == 1 else f"at least {lowest_share:.0%}"
     return (
-        f"COMPINT's {RULES_PER_CONVERSATION} constraints were stated in the first turns of {CONSTRAINT_CONVERSATIONS}"
-        f" conversations. With `keep_rules`, {survival} survive under each of {len(frame)} presets, and"
+        f"The {RULES_PER_CONVERSATION} constraints of the COMPINT paper were stated in the first turns of"
+        f" {CONSTRAINT_CONVERSATIONS} conversations. With `keep_rules`, {survival} survive under each of {len(frame)} presets, and"
         f" {cheap_presets_n} presets send at most 2 % more tokens. These constraints are not held out: the extractor"
         " was extended after it had found 11 of the 15. Without `keep_rules`, an empty summary keeps none"
         f" under {(empty == 0).sum()} presets and at most {empty.max():.0%} under the others; extracts keep all"
@@ -217,16 +218,16 @@ def measure_pauses() -> str:
     ]
     return (
         f"**{_format_verdict(result.later_share >= 0.8)}** (goal: 80 %): before the length of a pause is known, the"
-        " ranking of the four choices is predicted correctly for"
-        f" {result.later_share:.0%} of the held-out pauses, by mean cost over these; with each developer's"
-        f" true pause distribution it would be {result.later_limit:.0%}. The predicted choice costs"
-        f" {result.extra_cost:.1%} more than the cheapest one over the held-out pauses.\n\n"
+        " predicted ranking of the four choices is that of the mean costs for"
+        f" {result.later_share:.0%} of the held-out pauses; a prediction from each developer's true pause"
+        f" distribution reaches {result.later_limit:.0%}. The predicted choice costs"
+        f" {result.extra_cost:.1%} more than the cheapest one.\n\n"
         + make_table(["measure", "goal", "recorded logs", "synthetic developers"], rows)
         + f"\n\nRecorded logs: those of CTXKIT_SESSIONS, from fewer than ten developers. Synthetic:"
         f" {result.developers_n} developers (seeds {', '.join(map(str, IDLE_SEEDS))}, {IDLE_DEVELOPERS} each)"
         " and the cache as documented."
-        " The first half of each developer's pauses predicts the second. The smoothing of lengths was"
-        " chosen on other developers (seeds 1 and 2)."
+        " The first half of each developer's pauses predicts the second. The smoothing of pause lengths"
+        " was chosen on other developers (seeds 1 and 2)."
     )
 
 
@@ -360,15 +361,15 @@ def measure_thresholds() -> str:
     return (
         f"{'**Missed**' if saving_n < 0.7 * developers_n else 'Met'} (goal: 70 % of developers): with no more loss"
         " than the tool's default, the threshold costs less on the later sessions of"
-        f" {saving_n} of {developers_n} developers. For {default_n} the answer is to keep the default. Even with the"
-        f" later sessions known, such a threshold exists for only {possible_n} of {developers_n}, because an"
+        f" {saving_n} of {developers_n} developers. For {default_n} the answer is to keep the default. Even if the"
+        f" later sessions are known, such a threshold exists for only {possible_n} of {developers_n}, because an"
         " earlier compaction saves dollars but loses more.\n\n"
         f"With up to {points} more loss, the default of `when`, it costs less and stays within that bound on"
         f" the later sessions of {within_n} of {developers_n} ({within_n / developers_n:.0%}). It would succeed for"
         f" {without_reserve_n} if the choice used all of the bound, and for {few_within_n} of"
         f" {len(few_sessions_trials)} ({few_within_n / len(few_sessions_trials):.0%}) if there were"
         f" {forecast_and_threshold_holdout.SESSIONS_PER_DEVELOPER // 2} sessions to choose from instead of"
-        f" {THRESHOLD_SESSIONS // 2}. Thresholds within 5 % of a price step: {near_step_n}.\n\n"
+        f" {THRESHOLD_SESSIONS // 2}. {near_step_n} thresholds are within 5 % of a price step.\n\n"
         + make_table(
             [
                 "developer",
@@ -382,14 +383,14 @@ def measure_thresholds() -> str:
             ],
             [_format_trial_row(trial) for trial in bounded],
         )
-        + f"\n\nThe table is for {points}. Dollars and loss are means over the later half of the sessions,"
+        + f"\n\nThe table allows {points} more loss. Dollars and loss are means over the later half of the sessions,"
         " which the choice did not use. The developers are synthetic, with different tools, models and"
         f" habits (seeds {THRESHOLD_SEEDS[0]} to {THRESHOLD_SEEDS[-1]}, {THRESHOLD_DEVELOPERS} developers of"
         f" {THRESHOLD_SESSIONS} sessions each; those with"
         f" {forecast_and_threshold_holdout.SESSIONS_PER_DEVELOPER} sessions have seed 0). How often an earlier"
         " file is read again (0 to 15 % of the calls) is an assumption, and determines the loss."
-        f" In CTXKIT_SESSIONS {count_real_developers()} developers have four sessions that can be replayed:"
-        " recorded logs are not established."
+        f" Recorded logs are not established: in CTXKIT_SESSIONS, {count_real_developers()} developers"
+        " have four sessions that can be replayed."
     )
 
 

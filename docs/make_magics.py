@@ -31,7 +31,7 @@ HEAD = """# The magics and their options
 %config CtxKit       # all settings; %config CtxKit.NAME = VALUE changes one for this kernel
 ```
 
-This page lists every magic with its options. `python docs/make_magics.py` writes it from the definitions of the magics.
+This page lists every magic with its options; `python docs/make_magics.py` writes it from their definitions.
 [How do I run an agent in a cell?](guide-live.md) has examples.
 """
 SETTINGS_HEAD = """

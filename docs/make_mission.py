@@ -34,7 +34,7 @@ _TAG = re.compile(rf"((?:[{''.join(SYSTEMS)}]\d+)(?:, [{''.join(SYSTEMS)}]\d+)*)
 _HEAD = """# What the systems' documents state, and the tests that check it
 
 ctxkit was designed from five documents, which this page paraphrases as {n} statements. *Built* means
-that the named tests check the statement, *built in a team* that these are tests of several agents;
+that the named tests check the statement, *built in a team* that they run several agents;
 the other states say what is not checked, or why the statement does not apply here.
 `python docs/make_mission.py` writes the page from `statements.csv` and the docstrings of tests.
 
@@ -163,11 +163,12 @@ def format_page(file: Path = STATEMENTS, folder: Path = ROOT / "tests") -> str:
 _FILES_HEAD = """
 ## fuseraft's public files
 
-The {n} orchestrations of github.com/fuseraft/fuseraft-cli, rebuilt key by key from the public text and
-run by `ck.team(file, model="scripted")` (`python benchmarks/fuseraft_files.py FOLDER`; [as data, with
-what is not obeyed](fuseraft_files.csv)). Instructions are shortened, because a script does not read
-them. Agents use real tools. A team with a limit of turns and no ending keyword runs up to its limit;
-a team whose tests need Go stops if Go is not installed.
+These are the {n} orchestrations of github.com/fuseraft/fuseraft-cli, rebuilt key by key from the
+public text. `python benchmarks/fuseraft_files.py FOLDER` runs each with
+`ck.team(file, model="scripted")`; [the data](fuseraft_files.csv) include what is not obeyed.
+Instructions are shortened, because a script does not read them. Agents use real tools. A team with a
+limit of turns and no ending keyword runs up to its limit; a team whose tests need Go stops if Go is
+not installed.
 
 | file | selection | agents | turns | end | why |
 | --- | --- | --- | --- | --- | --- |

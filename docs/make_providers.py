@@ -13,13 +13,12 @@ from ctxkit.tokens.provider_rules import DatedProviderRule, load_provider_rules
 PAGE = Path(__file__).with_name("providers.md")
 HEAD = """# Rules of providers
 
-`ctxkit.tokens.provider_rules.get_value(fact, model)` looks up a rule; each table is one fact. Of several rows about a model
-the last one holds. A model that no row names has no rule: `describe_cache_rules(model)` says so, and what is used instead
-is an assumption.
+`ctxkit.tokens.provider_rules.get_value(fact, model)` looks up a rule; each table is one fact. If several rows name a
+model, the last one holds. A model that no row names has no rule: `describe_cache_rules(model)` says so, and ctxkit uses an
+assumption instead.
 
 A rule is *documented* by the provider, reported by a *third party*, *measured* on logs ([trust](trust.md)), or *assumed*.
-The kit fetches nothing: a rule holds as of the day on which its source was read. Where two sources disagree, the note says
-so. `python docs/make_providers.py` writes this page from `ctxkit/data/provider_rules.json`.
+The kit fetches nothing: a rule is valid as of the day its source was read. If two sources disagree, the note says so. `python docs/make_providers.py` writes this page from `ctxkit/data/provider_rules.json`.
 """
 FACTS = {
     "cache_life": ("Lifetime of a cached prefix", "s"),

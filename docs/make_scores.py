@@ -98,8 +98,8 @@ def _format_uncomputed_columns() -> str:
 
 _HEAD = f"""# Scores
 
-`ck.score(session)` gives one row, `ck.compare(session, rules)` one row per setting, `ck.sweep(sessions, rules)` one row
-per run, all with the columns below. `python docs/make_scores.py` writes this page from the definitions in the code.
+`ck.score(session)` gives one row, `ck.compare(session, rules)` one row per setting, and `ck.sweep(sessions, rules)` one
+row per run, all with the columns below. `python docs/make_scores.py` writes this page from the definitions in the code.
 
 - **No single score.** Dollars, needed-later loss and compactions that were not paid back are separate columns;
   `plots.frontier` draws the Pareto front.
@@ -126,28 +126,28 @@ in 80 of 100 cases. This is the noise floor of `vs_recorded`; for a single task 
 ## Prompts and tool calls
 
 The frames ([frames.md](frames.md)) and the prompts are enough to compute the columns, for records and replays of each
-format (`tests/metrics/score_oracle.py` does it).
+format (`tests/metrics/score_oracle.py` does so).
 
 - `session.sent(call)` has a message *in its own words* where `row` is 0 or more and `changed_by` is missing; all other
-  items but the `fixed` one are *inserted*. After a compaction that no call follows the prompt is `session.view()`. A
-  *change* is each compaction, and each prompt that is not the one before and what came since.
+  items but the `fixed` one are *inserted*. After a compaction that no call follows, the prompt is `session.view()`. A
+  *change* is a compaction, or a prompt that is not the previous prompt plus what came since.
 - Tokens and dollars are sums over the call frame's rows that have a prompt (all rows, if none has). The prompt of a call
   without usage is the sum of the sizes in `session.sent(call)`.
-- Two tool calls are equal if the tool (in any case) and the arguments are equal, or the text of arguments that cannot
-  be read. Two that read a file are equal if the file is. A compaction removed a tool call if the message that makes or
-  answers it is then for the first time not sent in its own words. Figures on tool calls after a compaction do not end at
-  the next one. `ctxkit.session.tool_call_paths_and_descriptions` says which tools read and write.
+- Two tool calls are equal if the tools (ignoring case) and the arguments (or their texts, if unreadable) are. Two that
+  read a file are equal if the file is. A compaction removed a tool call if the message that makes or answers the call is
+  then, for the first time, not sent in its own words. Figures on tool calls after a compaction do not end at the next
+  compaction. `ctxkit.session.tool_call_paths_and_descriptions` says which tools read and write.
 
 ## Whether compactions paid back
 
-Rows of the compaction frame of kind `unmarked`, `failed`, `refused` and `skipped` are no compactions here. Sizes are
-those of the frame, counted as `"anchored"` where the record has no usage; a replay without sizes has no figure that needs
-them. For refill, rebound, progress and payback, all compactions before one call count as one, and its figures end at the
-next. A compaction that no call follows does not count. A compaction is paid back after
+Rows of the compaction frame of kind `unmarked`, `failed`, `refused` and `skipped` are not compactions here. Sizes are
+those of the frame, counted as `"anchored"` where the record has no usage; a replay without sizes lacks the figures that
+need them. For refill, rebound, progress and payback, all compactions before the same call count as one, whose figures end
+at the next one. A compaction that no call follows does not count. A compaction is paid back after
 
     n = (K + (w - r) (S - P - (L - F))) / (r (L - S))
 
-requests, the first of which is its own call. It is *not paid back* if the next compaction came before that.
+requests, the first of which is the call after it. It is *not paid back* if the next compaction came earlier.
 
 | symbol | meaning | exactly |
 | --- | --- | --- |
@@ -158,38 +158,38 @@ requests, the first of which is its own call. It is *not paid back* if the next 
 | `r` | price of a read token, of a prompt of `L` | that of fresh input where the log tells no reads |
 | `w` | price of a written token, of a prompt of `L` | that of writes that live an hour where most of the log's do, of fresh input where no writes are billed |
 
-The formula compares the rules with the same rules without this one compaction, not with never compacting: of rules that
-clear a little at each call, most compactions may be not paid back, and yet they can cost less than `none`.
+The formula compares the rules with the same rules without this one compaction, not with never compacting. So rules that
+clear a little at each call can cost less than `none` although most of their compactions are not paid back.
 
 ## What was lost
 
 Items are paths, URLs, ids, names, numbers with units, commands, error messages, and the user's constraints, decisions
 and open points, by the patterns of `ctxkit.metrics.losable_items` and `ctxkit.metrics.item_index_and_rule_matching`.
 
-- A message *states* its own items. It *names* these, and the endings of its paths (two parts at least; each is an item
-  that weighs 1). The text, not the thinking, of user and agent also names a constraint that it gives in other words: a
-  sentence of it shares most words of the shorter of the two (compared by their first five letters), both forbid or
-  neither does, and the text has all values of the constraint.
-- An inserted text names what occurs in it as whole words, an id in any case, a number with or without a space before
-  its unit, a constraint in any words. A reply *uses* what it names in text and arguments.
-- An item is *removed* at the first call whose prompt lacks, in its own words, a message that stated it; an ending that
-  is nowhere stated never is. From then on it is *retained* in each prompt that names it, *recoverable* if a file or an
-  archive has it, else *lost*.
+- A message *states* its own items. It *names* these, and the endings of its paths (at least two parts; each is an item
+  that weighs 1). Text of user and agent, but not thinking, also names a constraint that it gives in other words: one of
+  its sentences and the constraint share most words of the shorter one (compared by their first five letters), both
+  forbid or neither does, and the text has all values of the constraint.
+- An inserted text names what occurs in it as whole words: an id in upper or lower case, a number with or without a space
+  before its unit, a constraint in any words. A reply *uses* what it names in text and arguments.
+- An item is *removed* at the first call whose prompt lacks, in its own words, a message that stated it; a path ending
+  that no message states is never removed. A removed item is *retained* in each prompt that names it, *recoverable* if a
+  file or an archive has it, else *lost*.
 - A file has the items that the result of a read or write call states, and those of the reply that makes the call (of
-  several calls the last), except the file's own path. It has them once that message left, and in each prompt that names
+  several calls the last), except the file's own path. This holds once that message has left, at each prompt that names
   the file's path as the call gave it.
-- An archive has what is stated by the messages that a compaction removed whose `reason`, `method` or inserted text says
-  "offload", "artifact" or "archive" in its first 200 characters, and by a pruned message whose stub says so. It keeps
+- If the `reason`, `method` or inserted text (first 200 characters) of a compaction says "offload", "artifact" or
+  "archive", an archive has what the removed messages state; likewise for a pruned message whose stub says so. It keeps
   these items.
-- An item is *used again* if a reply uses it after a message that stated it came before its call.
+- An item is *used again* if a reply uses it and a message before that reply's call stated it.
 - A removed item goes *out of sight* at a change if the prompt before, or what came since, named it and the new prompt
   does not. It is *needed and lost* if a reply uses it after the first such change, even if it was stated again in
-  between. It is *at stake* if the same holds with inserted texts left aside.
+  between. It is *at stake* if the same holds when inserted texts are ignored.
 
-For exact values, loss is a measurement: it [predicts the answers of a published exam](exam.md#validity-of-the-marks). The
-values there are ids; that paths and numbers behave alike is an inference. For prose, loss is a bound: other words may say
+For exact values, loss is a measurement: it [predicts the answers of a published exam](exam.md#validity-of-the-marks). Its
+values are ids; that paths and numbers behave alike is an inference. For prose, loss is a bound: other words may say
 the same, or the opposite. `metrics.loss_tables.losses` lists each loss. On eight sessions `summary_recall` was 3 % for a
-summariser that answers "ok", 16 % for the extract, 100 % for a list of all items (`benchmarks/summary_recall.py`).
+summariser that answers "ok", 16 % for the extract, and 100 % for a list of all items (`benchmarks/summary_recall.py`).
 
 ## Columns
 

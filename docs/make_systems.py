@@ -31,14 +31,14 @@ rules = ck.presets.codex(model_auto_compact_token_limit=150_000)
 ```
 
 This page lists what each preset does with its default settings. `python docs/make_systems.py` writes it from the
-presets. The first table compares the systems; each system then has a table of its own. The settings in force follow
-each step in brackets, and a setting that is not named there is off. Under every preset, system messages, pinned
+presets. The first table compares the systems; then each has its own table. The settings in force
+follow each step in brackets; a setting that is not named there is off. Under every preset, system messages, pinned
 messages and pending approvals stay, a tool call stays together with its result, and the session's log keeps all
 messages.
 
-The rows *no effect* name settings that can change nothing; the brackets say which other setting causes this, and why.
-The row *differs in* names the points in which a system's documentation, its program and the preset differ. The row
-*not confirmed* names what no source states. A row that does not apply is left out.
+The rows *no effect* name settings that change nothing; the brackets say which other setting causes this, and why. The
+row *differs in* names the points on which a system's documentation, its program and the preset differ. The row *not
+confirmed* names what no source states. A row that does not apply is left out.
 """
 LONGEST_VALUE = 60
 """Characters of a setting's value on the page; of a longer one only the length is shown."""

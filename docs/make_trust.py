@@ -37,9 +37,9 @@ CHAPTERS: tuple[Callable[[Path], str], ...] = (
 """Functions that return the chapters in order, called with the folder of sessions."""
 HEAD = """# What the figures are worth
 
-`ck.score(session)` gives the error of a predicted cost for one session (`prediction_error`), this
-page for many. Each figure is compared with data that were not used to compute it, and `tests/truth/`
-checks that it fails on noise. `python docs/make_trust.py` writes the page.
+`ck.score(session)` gives the error of the predicted cost of one session (`prediction_error`); this
+page gives it for many. Each figure is compared with data that were not used to compute it, and
+`tests/truth/` checks that it fails on noise. `python docs/make_trust.py` writes the page.
 """
 
 

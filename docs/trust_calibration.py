@@ -205,8 +205,7 @@ HEAD = """### How the interval is calibrated
 
 The raw interval of a prediction is stretched until it covers 80 % of the errors of other developers
 (`ctxkit/engine/cache_model/interval_calibration.py`). Rates, read sizes and stretches come from
-their logs; classes and causes of misses come from earlier studies, partly of the same logs. The
-constants are:
+their logs; classes and causes of misses from earlier studies, partly of the same logs.
 
 | constant | value | meaning | how it was chosen |
 | --- | --- | --- | --- |"""
@@ -215,8 +214,8 @@ NESTED_CHOICE = f"""
 plus ten times the distance of a record outside) on the logs of all developers, or at most 1 % more.
 So the tables above test these four constants on the data that chose them; nothing else was chosen
 by the errors on this page. For the table below, and lines 4 and 5 at the top, they are chosen again
-without the developer in question. But the combinations were listed after seeing all logs, and the
-predictions for the others were trained on that developer.
+without the developer in question. But the combinations were listed after all logs had been seen,
+and the predictions for the others were trained on that developer's logs.
 """
 _BY_EARLIER_STUDY = "from an earlier study of other logs"
 _BY_GOAL = "set by the goals, not tuned"
@@ -351,6 +350,6 @@ def _describe_choices(choices: Sequence[NestedChoice]) -> str:
     chosen_n = [len(set(choice.chosen_constants)) for choice in choices]
     return (
         f"The shipped combination scores {shipped_excess:.1%} above the best one. Several are "
-        f"about equally good: leaving out one developer chooses {min(chosen_n)} to "
+        f"about equally good: leaving out one developer each time selects {min(chosen_n)} to "
         f"{max(chosen_n)} different ones.\n"
     )

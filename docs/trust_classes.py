@@ -14,9 +14,9 @@ MIN_CALLS = 20
 """Classes with fewer calls of a tool are left out."""
 HEAD = """### Miss rates behind a prediction
 
-Classes of {few} calls or more, in {n} sessions. An interval is wider if few of many developers have
-misses. A first call (`cold_start`) is a miss if it reads nothing; its number is the time since the
-developer's last log:
+The classes have {few} calls or more, in {n} sessions. An interval is wider if few of many
+developers have misses. A first call (`cold_start`) is a miss if it reads nothing; its number is the
+time since the developer's last log:
 
 | number | 0 | 1 | 2 | 3 | 4 | 5 |
 | --- | --- | --- | --- | --- | --- | --- |

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from trust_presets import PresetComparison
 
 NOTES = """
-In the training logs and those held out:
+In the training and held-out logs:
 
 | program | within two calls | if reasoning counts twice | unexplained |
 | --- | --- | --- | --- |
@@ -56,7 +56,7 @@ def format_chapter(folder: Path) -> str:
         f"{near_n} of {len(automatic)} are within {NEAR_CALLS} calls ({share:.0%}; goal: 80 %, "
         f"{'reached' if share >= 0.8 else '**missed**'}); {unexplained_n} of the others have no "
         "known cause. "
-        f"Left out: manual ones ({by_hand_n} without a mark), and {test_logs_n} in test logs.\n\n"
+        f"Manual ones ({by_hand_n} without a mark) and {test_logs_n} in test logs are left out.\n\n"
         f"{HEAD}{''.join(map(_format_row, comparisons))}{NOTES}"
     )
 

@@ -136,8 +136,8 @@ def format_section(rows: Sequence[SessionMissCounts]) -> str:
         for mode, sessions_of_mode in judged.items()
     }
     lines = ["### Developers never seen\n"]
-    head = f"Kinds of session with {MIN_DEVELOPERS} or more other developers follow. A figure from"
-    lines += [f"{head} fewer than {ESTABLISHED} developers is **not established**.\n"]
+    head = f"The first table has kinds of session with {MIN_DEVELOPERS} or more other developers. A"
+    lines += [f"{head} figure from fewer than {ESTABLISHED} developers is **not established**.\n"]
     lines += _format_head("evidence")
     for mode, label in MODES.items():
         lines += [_format_line(f"{label}: 8 calls or more", taught[mode])]
@@ -206,18 +206,18 @@ def format_summary(rows: Sequence[SessionMissCounts], nested: Sequence[JudgedRow
 
 SUMMARY = """## What you may believe
 
-1. For a developer **never seen**, the predicted input cost of a session is off by {alone}
-   (median, 90th percentile) from the log alone, {folder} with a folder of their logs, and {known}
+1. For a developer **never seen**, the errors of the predicted input cost (median, 90th percentile)
+   are {alone} from the log alone; {folder} with a folder of their logs; {known}
    if the rates also learn from those logs. The cache lifetime alone gives {lifetime}.
-2. Sessions of {long} calls or more: {long_alone}; {long_folder}; {long_known}.
+2. For sessions of {long} calls or more, they are {long_alone}; {long_folder}; {long_known}.
 3. This holds for {tools}, {owners} developers, and kinds of session with logs of {near} or more
    other developers.
 4. The 80 % interval covers {held} of the sessions ({held_mean} in the mean over developers). Its
    constants were chosen without the developer's logs.
 5. Its median width is {width} of the recorded cost; no narrower claim is made about one session.
-6. Main sessions of Codex: {codex} ({codex_note}). They beat the lifetime alone in only
-   {codex_better} of the bootstrap samples, so no advantage is claimed.
-7. Pi, opencode, models behind routers and subagents of Codex: no claim, and no interval.
+6. Main sessions of Codex have errors of {codex} ({codex_note}). They beat the lifetime alone in
+   only {codex_better} of the bootstrap samples, so no advantage is claimed.
+7. No claim or interval is given for Pi, opencode, models behind routers or subagents of Codex.
 8. Kinds of session without training logs are predicted by the lifetime alone.
 9. Expect one session in ten to exceed the second figure of line 1. Rates of unexplained misses
    differ by developer.

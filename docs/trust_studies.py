@@ -35,7 +35,7 @@ _WIDTH = 100
 _BEFORE: tuple[PolicyKind, ...] = ("raw", "mask", "summary")
 _HEAD = """A replay keeps the recorded steps and changes the prompts. Three studies measure how
 far that is valid ([notebook 09](../notebooks/09-how-far-can-a-replay-be-trusted.ipynb); figures in
-`ck.studies`, built by `make studies`). Intervals are 80 % intervals."""
+`ck.studies`). Intervals are 80 % intervals."""
 _BILL = """{runs} runs of SWE-agent saw their last {kept} observations and recorded the tokens they
 sent (SWE-bench Verified, June 2024). A mask is replayed over the same messages; its only constant,
 billed tokens per character or per token of o200k, is the median of the *other* runs. The table has
@@ -43,33 +43,34 @@ the absolute value of predicted / recorded - 1 by observations kept:"""
 _BILL_NOISE = """Against the record of another run, the error is {noise:.0%}. Runs whose last reply
 is not in the file are left out."""
 _BEHAVIOUR = """The same tasks were run under several policies (The Complexity Trap, arXiv
-2508.21433; five models; OH marks OpenHands, all others are SWE-agent). Runs that failed before the
+2508.21433; five models; OH marks OpenHands, the others are SWE-agent). Runs that failed before the
 first call are left out."""
 _BEHAVIOUR_COLUMNS = (
-    ("`turns`, `dollars`", "with the policy / without one, total of the tasks that both have"),
+    ("`turns`, `dollars`", "with the policy / without one, in total over the tasks that both have"),
     ("`each`", "median absolute change in the turns of one task"),
     ("`size`", "predicted / recorded prompt tokens, by a growth model of runs without a policy"),
-    ("`prompt`", "the same for the mean prompt: the number of turns has no part in it"),
+    ("`prompt`", "the same for the mean prompt, on which the number of turns has no effect"),
 )
 _GROWTH = """The growth model assumes that a run grows evenly. Under a mask or summaries it predicts
 SWE-agent's prompts within 25 %, but it fails for OpenHands' masked prompts: where their total is
 right, two errors cancel."""
 _FACTORS = """The table has `elongation` ([scores](scores.md)) with the interval expected for a
-further model (`metrics.run_elongation_from_studies`). A score widens it to include the closed-loop
-runs below with the same kind of policy. With each model left out in turn, the {level:.0%} interval
-of the others contained {held} of {models}. A single family has three or four studies, too few for
-this test. Two settings of one kind of policy are assumed to differ no more than two models under
-one setting."""
+further model (`metrics.run_elongation_from_studies`). A score widens this interval to include the
+closed-loop runs below with the same kind of policy. With each model left out in turn, the
+{level:.0%} interval of the others contained {held} of {models}. A single family has three or four
+studies, too few for this test. Two settings of one kind of policy are assumed to differ no more
+than two models under one setting."""
 _NOISE = """The same policy was run twice over 50 tasks of OpenHands:"""
-_RESAMPLED = """If tasks are resampled, 80 % of the ratios of totals of two runs are within:"""
-_FLOOR = """Scores use {floor:.0%}, the floor over 50 tasks. It is a statement about many runs; a
-single run shows nothing."""
+_RESAMPLED = """If tasks are resampled, 80 % of the ratios of two runs' totals are within:"""
+_FLOOR = """Scores use {floor:.0%}, the floor over 50 tasks. This holds for many runs; a single run
+shows nothing."""
 _LOOP = """A scripted agent needs numbers that are in files, and reads each file that its prompt
 does not show (`experiments.studies.closed_loop`). If it ignores its prompt, predicted and real
 dollars differ by at most {blind:.1%}. If it uses its prompt:"""
 _MISSED = """The rank correlation of predicted and real dollars over {n} policies is {order:+.2f}.
-Items needed but not visible in the replay correlate with files read again by {hint:+.2f}, so the
-loss shows where the dollars are too low. The test is hard: half of the questions go far back."""
+The correlation of items needed but not visible in the replay with files read again is {hint:+.2f},
+so the loss shows where the dollars are too low. The test is hard: half of the questions go far
+back."""
 
 
 def list_closed_loop_rules() -> list[Any]:

@@ -33,7 +33,7 @@ class AgentArguments:
         task=_SESSION,
     )
     summary_model: str | None = option_field(
-        "model that writes the summaries; without it --model does, and for a script an extract",
+        "model that writes the summaries; the default is --model, for a script an extract",
         setting="",
         task=_SESSION,
     )
@@ -50,7 +50,7 @@ class AgentArguments:
         task=_TOOLS,
     )
     via: str | None = option_field(
-        "an agent of another program instead: acp:COMMAND, such as acp:'gemini --acp'",
+        "run another program's agent instead: acp:COMMAND, such as acp:'gemini --acp'",
         setting="",
         task=_SESSION,
     )
@@ -72,7 +72,7 @@ class AgentArguments:
         task=_TOOLS,
     )
     system: str | None = option_field(
-        "instructions a session begins with: a text in quotes, a file, or a variable",
+        "instructions with which a session begins: a text in quotes, a file, or a variable",
         completes="path",
         setting="",
         task=_PROMPT,
@@ -102,7 +102,7 @@ class AgentArguments:
         task=_TOOLS,
     )
     attach: str | None = option_field(
-        "pictures that go with the prompt: files, or variables that hold a figure; by commas",
+        "pictures sent with the prompt: files, or variables with a figure; separated by commas",
         completes="path",
         task=_PROMPT,
     )
@@ -124,7 +124,7 @@ class AgentArguments:
         "run beside the notebook; gives a handle with a Stop button", default=False, task=_RESULT
     )
     expand: bool = option_field(
-        "put the values of variables in place of {{name}}", default=False, task=_PROMPT
+        "replace each {{name}} by the value of that variable", default=False, task=_PROMPT
     )
     dry_run: bool = option_field(
         "show what would be sent, and send nothing", default=False, task=_RESULT

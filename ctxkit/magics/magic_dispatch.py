@@ -120,7 +120,7 @@ class CellMagic(NamedTuple):
 AGENT_MAGIC = CellMagic(
     "%%agent",
     AgentArguments,
-    "The cell is the prompt. `%agent` alone says how the session stands.",
+    "The cell is the prompt. `%agent` alone shows the state of the session.",
 )
 TEAM_MAGIC = CellMagic(
     "%%team",

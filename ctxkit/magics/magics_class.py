@@ -96,7 +96,7 @@ class CtxKit(KitState):
     @line_cell_magic
     @convert_to_kit_errors
     def agent(self, line: str = "", cell: str | None = None) -> object:
-        """Take a turn of an agent: the cell is the prompt. Alone: how the session stands. See
+        """Take a turn of an agent: the cell is the prompt. Alone: the state of the session. See
         `%agent -h`.
         """
         from ctxkit.magics.agent_magic import run_agent_magic

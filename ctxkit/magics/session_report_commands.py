@@ -384,14 +384,14 @@ SESSIONS_TASK = "Sessions and files"
 VIEW_SUBCOMMANDS = (
     Subcommand(
         "status",
-        "How full the window is, in one line, and what fills it in short.",
+        "How full the window is, and in short what fills it.",
         StatusArguments,
         show_context_status,
         FILL_TASK,
     ),
     Subcommand(
         "list",
-        "What fills the window at a call, one line a section.",
+        "What fills the window at a call, one line per section.",
         WindowPartListArguments,
         list_window_parts,
         FILL_TASK,
@@ -483,10 +483,10 @@ def _get_report_store(kit: KitState, name: str | None) -> ContextReportStore:
 
 
 TABLE_SUBCOMMANDS = (
-    Subcommand("turns", "A table with one row a turn.", TurnsArguments, list_turns, TIME_TASK),
+    Subcommand("turns", "A table with one row per turn.", TurnsArguments, list_turns, TIME_TASK),
     Subcommand(
         "compactions",
-        "A table with one row a compaction; `branch` and `restore` go back before one.",
+        "A table with one row per compaction; `branch` and `restore` go back before one.",
         SessionArguments,
         list_compactions,
         TIME_TASK,
