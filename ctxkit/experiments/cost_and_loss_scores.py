@@ -243,17 +243,18 @@ def score_run(
         A value for each of `SCORE_COLUMNS` that applies; no session is built for it.
     """
     rules, prompts = run.rules, RunPromptSizes(run)
+    outcome = _run_outcome(
+        label,
+        count_hidden_messages_and_results(run),
+        [h.why for h in run.blocked],
+        describe_run_oddities(run),
+    )
+    outcome["refused_calls_n"] = count_refused_calls(base.session, run)
     row = _score_prompts(
         base,
         prompts,
         get_rules_run_compactions(run, prompts),
-        _run_outcome(
-            label,
-            count_hidden_messages_and_results(run),
-            [h.why for h in run.blocked],
-            describe_run_oddities(run),
-        )
-        | {"refused_calls_n": count_refused_calls(base.session, run)},
+        outcome,
         window=rules.parameters.get("context_window"),
         pruned=rules.pruning is not None,
         reuse=reuse,
@@ -320,7 +321,8 @@ def _score_prompts(
     cost_model = base.sheet
     bill, summary_costs = _bill_prompts(base, prompts, compactions, reuse=reuse)
     usd = bill.cost_usd
-    row = base.head(outcome["rules"], base.source) | outcome
+    row = base.head(outcome["rules"], base.source)
+    row |= outcome
     row |= base.over(map(prompts.prompt, range(len(cost_model.billed))), bill.peak, window)
     row |= {
         "prompt_tokens": None if bill.peak is None else bill.prompts,

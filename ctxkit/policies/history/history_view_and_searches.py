@@ -10,7 +10,12 @@ import msgspec
 import numpy as np
 
 from ctxkit.errors import BadArguments, did_you_mean
-from ctxkit.policies.history.edited_head import EMPTY_HEAD, EditedHead, HeadItem
+from ctxkit.policies.history.edited_head import (
+    EMPTY_HEAD,
+    EditedHead,
+    HeadItem,
+    SizeOnlySummary,
+)
 from ctxkit.policies.history.growing_columns_and_sums import ROLE_CODES, SUMMARY
 from ctxkit.policies.history.message_log import MessageLog
 from ctxkit.session.messages import RECORD_CHARS_KEY, EditKind, Usage, get_plain_text
@@ -356,6 +361,8 @@ class HistoryEdit(msgspec.Struct, frozen=True):
 
 
 def _model_written_tokens(item: HeadItem, log: MessageLog) -> int:
+    if isinstance(item.source, SizeOnlySummary):  # it has no text, so none from the record
+        return item.tokens
     message = item.message(log)
     record_chars = message.details.get(RECORD_CHARS_KEY, 0)
     if not record_chars:
