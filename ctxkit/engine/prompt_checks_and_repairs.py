@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from itertools import accumulate, chain
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -16,7 +15,7 @@ from ctxkit.session.messages import Edit, Message, Text, Thinking
 from ctxkit.tokens.provider_rules import DatedProviderRule, describe_cache_rules, find_rules
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Iterable, Sequence
     from collections.abc import Set as AbstractSet
 
     from ctxkit.engine.run_segments_and_prompts import RunLike

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
@@ -17,8 +16,6 @@ from ctxkit.policies.validated_settings_and_scheduled_prunings import ValidatedS
 from ctxkit.tokens.provider_rules import DEFAULT_CACHE_LIFE
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from ctxkit.policies.history.history import History
     from ctxkit.policies.protocols import Guard, PastCompactions, PromptForecast
     from ctxkit.policies.validated_settings_and_scheduled_prunings import (
