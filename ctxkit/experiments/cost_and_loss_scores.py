@@ -87,7 +87,7 @@ if TYPE_CHECKING:
     from ctxkit.metrics.cost.replay_cost_model import ReplayBill
     from ctxkit.metrics.message_visibility import Visibility
     from ctxkit.metrics.prompt_sizes_and_contents import PromptAndSharedPrefixSizes
-    from ctxkit.metrics.run_elongation_from_studies import PolicyKind
+    from ctxkit.metrics.run_elongation_from_studies import Elongation, PolicyKind
     from ctxkit.session.session import Session
 
 
@@ -633,6 +633,8 @@ class RealRunLengthening:
             next((m.model for m in session.messages if m.model), session.model)
         )
         self._bills: dict[bool, SessionBill] = {}
+        self._elongations: dict[PolicyKind, Elongation] = {}
+        """By kind of the replayed policy; the studies and the kind of the record stay the same."""
 
     def bill(self, *, reuse: bool) -> SessionBill:
         """Return the bill of the record."""
@@ -651,8 +653,11 @@ class RealRunLengthening:
         replay_kind = classify_replayed_policy(row, pruned=pruned)
         if replay_kind is None or self.kind is None:
             return {}
-        studied = estimate_elongation(replay_kind, self.kind, self.family)
-        elongation = widen_interval_to_closed_loop_runs(studied, replay_kind)
+        elongation = self._elongations.get(replay_kind)
+        if elongation is None:
+            studied = estimate_elongation(replay_kind, self.kind, self.family)
+            elongation = widen_interval_to_closed_loop_runs(studied, replay_kind)
+            self._elongations[replay_kind] = elongation
         out: dict[str, Any] = {
             "elongation": elongation.factor,
             "elongation_low": elongation.low,

@@ -210,12 +210,13 @@ def make_compaction_columns(
     Returns:
         A value for each column that `docs/scores.md` lists under compactions; shares are 0..1.
     """
-    observed = drop_compactions_after_last_call(compactions, len(prompts))
+    observed = drop_compactions_after_last_call(compactions, len(prompts))  # the first ones
     verdicts = judge_compactions(observed, prompts, cost_model, summaries_usd)
+    savings = [c.savings for c in compactions]
     return {
         "compactions_n": len(compactions),
-        **summarise_verdicts([c.savings for c in observed], verdicts),
-        "token_savings": mean_or_none([c.savings for c in compactions]),
+        **summarise_verdicts(savings[: len(observed)], verdicts),
+        "token_savings": mean_or_none(savings),
         "message_savings": mean_or_none([c.message_savings for c in compactions]),
         "summary_tokens": sum([c.inserted_tokens for c in compactions]),
     }

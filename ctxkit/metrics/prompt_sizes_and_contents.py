@@ -111,7 +111,7 @@ class RunPromptSizes(PromptAndSharedPrefixSizes):
 
     def prompt(self, call: int) -> int:
         """Return the tokens of a prompt."""
-        # The most frequently called method, so `_mark` is inlined.
+        # Called most frequently, together with `shared`, so `_mark` is inlined in both.
         start, _, offset, _ = self._marks[bisect_right(self._starts, call) - 1]
         return self._sizes[call] + offset if type(offset) is int else int(offset[call - start])
 
@@ -125,7 +125,7 @@ class RunPromptSizes(PromptAndSharedPrefixSizes):
 
     def shared(self, call: int) -> int:
         """Return the tokens at its front that it shares with a prompt before it."""
-        start, _, offset, seam = self._mark(call)
+        start, _, offset, seam = self._marks[bisect_right(self._starts, call) - 1]
         shared_tokens, at = self._in_common.get(call), call - start
         if type(offset) is int:
             prompt = self._sizes[call] + offset

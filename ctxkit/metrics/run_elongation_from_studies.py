@@ -133,7 +133,6 @@ def load_closed_loop_runs() -> tuple[ClosedLoopRuns, ...]:
     return tuple(ClosedLoopRuns(kind, rules, int(a), int(b)) for kind, rules, a, b in rows)
 
 
-@lru_cache(maxsize=256)
 def widen_interval_to_closed_loop_runs(elongation: Elongation, after: PolicyKind) -> Elongation:
     """Return an elongation whose interval includes the closed-loop runs of a family of policies.
 

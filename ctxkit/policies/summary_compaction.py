@@ -264,7 +264,9 @@ class Summary(DataclassPolicy):
             history: the messages of the prompt.
             first: first position that is kept.
         """
-        maker = self._time_limited(self.maker)  # one limit for all passages
+        maker = self.maker
+        if self.seconds is not None:
+            maker = self._time_limited(maker)  # one limit for all passages
         # the size is fixed, so a split turn needs no second summary
         if isinstance(maker, FixedSizeSummariser):
             parts = [SummariserInput(history, first, 0, self.limit)]

@@ -266,12 +266,14 @@ class LogPrefixSums:
         self._billed_sizes = [
             n if b else -UNLIMITED_TOKENS for n, b in zip(sizes, billed, strict=True)
         ]
-        prompts = (n if b else 0 for n, b in zip(sizes, billed, strict=True))
-        self._prompts = [0, *accumulate(prompts)]
-        """Tokens of the billed prompts before each call."""
-        plain_reads = (n if p else 0 for n, p in zip(reads, self._calls.plain, strict=True))
-        self._plain_reads = [0, *accumulate(plain_reads)]
-        """Tokens that the plain calls before each call read."""
+        calls = self._calls
+        prompts = [n if b else 0 for n, b in zip(sizes, billed, strict=True)]
+        plain_reads = [n if p else 0 for n, p in zip(reads, calls.plain, strict=True)]
+        sums = [0, *accumulate(prompts)], [0, *accumulate(plain_reads)]
+        self._sums = list(zip(*sums, calls.calls_n, calls.outputs, calls.plain_n, strict=True))
+        """Over the calls before each: the tokens of the billed prompts, those that plain calls
+        read, and the sums of `_CallSums`.
+        """
 
     def _find_cached(self) -> list[int]:
         """Return for each call the tokens that it reads from its last cache user if nothing is
@@ -307,11 +309,8 @@ class LogPrefixSums:
 
     def _find_extremes(self, start: int, stop: int) -> tuple[int, int]:
         """Return the smallest size or shared prefix of the log's calls start..stop, and the largest
-        size of those that are billed (below 0: none is).
+        size of those that are billed (below 0: none is), where the log's prompts also shrink.
         """
-        if self._never_shrinks:
-            last = self._calls.last_billed[stop]
-            return self._sizes[start], self._sizes[last] if last >= start else -UNLIMITED_TOKENS
         smallest = min(self._shared[start + 1 : stop], default=self._sizes[start])
         return smallest, max(self._billed_sizes[start:stop])
 
@@ -320,11 +319,15 @@ class LogPrefixSums:
         differ from the log's by no constant, are too short or are in another tier.
         """
         cost_model, calls, special = self.cost_model, self._calls, self._calls.special
-        read_limits = cost_model.read_limits
+        sizes, last_billed, read_limits = self._sizes, calls.last_billed, cost_model.read_limits
         prompts = read = output = 0
         # A seam: the first call shares only a part of the previous prompt.
         for start, stop, offset, has_seam in sent.spans():
-            smallest, largest = self._find_extremes(start, stop)
+            if self._never_shrinks:  # the first prompt is the smallest, the last one the largest
+                smallest, last = sizes[start], last_billed[stop]
+                largest = sizes[last] if last >= start else -UNLIMITED_TOKENS
+            else:
+                smallest, largest = self._find_extremes(start, stop)
             if (
                 offset is None
                 or smallest + offset < self._min_size
@@ -332,15 +335,17 @@ class LogPrefixSums:
             ):
                 tally.add_calls(sent, (c for c in range(start, stop) if calls.billed[c]))
                 continue
-            prompts += self._prompts[stop] - self._prompts[start]
-            prompts += offset * (calls.calls_n[stop] - calls.calls_n[start])
-            output += calls.outputs[stop] - calls.outputs[start]
-            # The first call of a segment shares less with the previous call, so it is not plain.
-            first = start + has_seam
-            if has_seam and calls.billed[start]:
-                read += cost_model.count_read_tokens(start, sent)
-            read += self._plain_reads[stop] - self._plain_reads[first]
-            read += offset * (calls.plain_n[stop] - calls.plain_n[first])
+            prompts_to, reads_to, calls_to, output_to, plain_to = self._sums[stop]
+            prompts_from, reads_from, calls_from, output_from, plain_from = self._sums[start]
+            first = start
+            if has_seam:  # the first call shares less with the previous call, so it is not plain
+                first += 1
+                _, reads_from, _, _, plain_from = self._sums[first]
+                if calls.billed[start]:
+                    read += cost_model.count_read_tokens(start, sent)
+            prompts += prompts_to - prompts_from + offset * (calls_to - calls_from)
+            output += output_to - output_from
+            read += reads_to - reads_from + offset * (plain_to - plain_from)
             for call in special[bisect_left(special, first) : bisect_left(special, stop)]:
                 if 0 <= calls.last[call] < start:
                     read += cost_model.count_read_tokens(call, sent)

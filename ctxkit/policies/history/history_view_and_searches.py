@@ -356,13 +356,13 @@ class HistoryEdit(msgspec.Struct, frozen=True):
         part of a summary that is computed from the record is not written by the model either.
         """
         new = self.new or ()
+        if len(new) == 1 and isinstance(new[0].source, SizeOnlySummary):
+            return new[0].tokens
         summaries = [_model_written_tokens(i, log) for i in new if i.role(log) == SUMMARY]
         return sum(summaries) if summaries else sum(i.tokens for i in new)
 
 
 def _model_written_tokens(item: HeadItem, log: MessageLog) -> int:
-    if isinstance(item.source, SizeOnlySummary):  # it has no text, so none from the record
-        return item.tokens
     message = item.message(log)
     record_chars = message.details.get(RECORD_CHARS_KEY, 0)
     if not record_chars:
