@@ -182,7 +182,7 @@ def count_refused_calls(session: Session, run: RunLike) -> int | None:
     Returns:
         The number; None where no rule is known for the session's model.
     """
-    model, refused, has_signed = _get_refusal_rules(session)
+    model, refused, binds_thinking = _get_refusal_rules(session)
     if not refused:
         return None
     begin, stop = run.begin, run.call
@@ -191,7 +191,7 @@ def count_refused_calls(session: Session, run: RunLike) -> int | None:
         call = compaction.call
         histories[call if call > begin else begin] = compaction.new  # noqa: FURB136  in half the time
     is_pruned = run.rules.pruning is not None
-    if has_signed and "changed_thinking" in refused:
+    if binds_thinking:
         keeps_thinking = has_api_written_summaries(run.rules.policy)
         guard = PromptRepairer(model, keeps_thinking=keeps_thinking)
         calls = {*histories, *(call - 1 for call in histories if call > begin)}
@@ -222,7 +222,8 @@ class _RefusalRules(NamedTuple):
     model: str | None
     refused: frozenset[str]
     """Names of the rules; empty: none is known for the model."""
-    has_signed_thinking: bool
+    binds_thinking: bool
+    """True where they refuse signed thinking whose conversation changed, and the record has any."""
 
 
 def _get_refusal_rules(session: Session) -> _RefusalRules:
@@ -231,11 +232,9 @@ def _get_refusal_rules(session: Session) -> _RefusalRules:
     if cached is None:
         models = (c.message.model for c in session.calls if c.message.model)
         model = session.model or next(models, None)
-        cached = session.__dict__["refusal rules"] = _RefusalRules(
-            model,
-            frozenset(r.value for r in find_rules("refuses", model)),
-            any(map(has_signed_thinking, session.messages)),
-        )
+        refused = frozenset(r.value for r in find_rules("refuses", model))
+        binds = "changed_thinking" in refused and any(map(has_signed_thinking, session.messages))
+        cached = session.__dict__["refusal rules"] = _RefusalRules(model, refused, binds)
     return cached
 
 
@@ -304,7 +303,7 @@ class _ToolPairs(NamedTuple):
     @classmethod
     def find(cls, messages: Sequence[Message]) -> _ToolPairs:
         """Return the pairs of messages in order."""
-        n = len(messages)
+        n, calls_of_row = len(messages), [message.tool_calls for message in messages]
         is_lone, spans = [0] * n, list[tuple[int, int]]()
         call_rows, result_rows = dict[str, int](), dict[str | None, int]()
         for row, message in enumerate(messages):
@@ -312,10 +311,11 @@ class _ToolPairs(NamedTuple):
                 call_row = call_rows.get(message.call_id)
                 is_lone[row] |= call_row is None
                 spans.append((row if call_row is None else call_row, row))
-            call_rows.update((call.id, row) for call in message.tool_calls)
+            for call in calls_of_row[row]:
+                call_rows[call.id] = row
         for row in range(n - 1, -1, -1):
             message = messages[row]
-            for call in message.tool_calls:
+            for call in calls_of_row[row]:
                 result_row = result_rows.get(call.id)
                 is_lone[row] |= result_row is None
                 spans.append((row, row if result_row is None else result_row))
