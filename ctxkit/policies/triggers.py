@@ -657,8 +657,8 @@ def find_calls_after_replies(
         >>> len(find_calls_after_replies(log, "done", lambda reply: reply.stop == "stop"))
         43
     """
-    calls: list[int]
-    next_call, calls = log.memo.get(("after", key)) or (1, [])
+    known: tuple[int, list[int]] | None = log.memo.get(("after", key))
+    next_call, calls = known or (1, [])
     for call in range(next_call, len(log.upto)):
         reply = log.replies[call - 1]
         if reply is not None and test(reply):

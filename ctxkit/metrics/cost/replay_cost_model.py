@@ -287,7 +287,8 @@ class LogPrefixSums:
             # the shortest prefix common to all calls in between
             common = self._shared[last[call] + 1 : call + 1]
             shared[call] = min(self._sizes[last[call]], *common)
-        return self.cost_model.count_expected_reads(shared, before, sizes).tolist()
+        reads: list[int] = self.cost_model.count_expected_reads(shared, before, sizes).tolist()
+        return reads
 
     @classmethod
     def of(cls, cost_model: ReplayCostModel, log: MessageLog) -> list[LogPrefixSums]:
