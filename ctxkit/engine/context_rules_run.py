@@ -502,28 +502,39 @@ def advance_run(run: RulesRun, rules: Rules, stop: int) -> RulesRun:
         >>> run.call, len(run.prompts)
         (5, 5)
     """
-    if stop > run.call:
+    call = run.call
+    if stop > call:
         run.clock.sync()
-    with collect_refusals() as refusals:
-        _advance(run, rules, stop, refusals)
-    return run
-
-
-def _advance(run: RulesRun, rules: Rules, stop: int, refusals: list[str]) -> None:
-    """Do what `advance_run` says; `refusals` grows while a policy runs."""
-    call, policy = run.call, rules.policy
-    find_due_call = _build_due_search(run, rules)
-    # without a pruning, the mark of a compaction also holds for the calls after it
-    is_unpruned, is_billed = rules.pruning is None, False
-    forecast = run.forecast_from(call)
-    while call < stop:
+    find_due_call, forecast, due = _build_due_search(run, rules), run.forecast_from(call), stop
+    if call < stop:
         due = find_due_call(forecast, call, stop)
         if rules.warnings:
             run.record_warnings(forecast, call, min(due + 1, stop))
-        if due > call and not is_billed:
-            run.bill(forecast, call, due)
-        if due == stop or policy is None:
-            break
+        run.bill(forecast, call, due)
+    if due < stop and rules.policy is not None:  # in most live decisions no policy runs
+        with collect_refusals() as refusals:
+            _run_policy(run, rules, find_due_call, forecast, due, stop, refusals)
+    run.call = max(run.call, stop)
+    return run
+
+
+def _run_policy(  # noqa: PLR0917  the state of `advance_run` at its first compaction
+    run: RulesRun,
+    rules: Rules,
+    find_due_call: First,
+    forecast: UnprunedForecast,
+    due: int,
+    stop: int,
+    refusals: list[str],
+) -> None:
+    """Run the policy at the call `due`, before which all is billed, and at those after it.
+
+    `refusals` grows while the policy runs.
+    """
+    policy: Any = rules.policy
+    # without a pruning, the mark of a compaction also holds for the calls after it
+    is_unpruned, is_billed = rules.pruning is None, False
+    while due < stop:
         was = run.history.at(due)
         run.trigger_reason = "" if rules.trigger is None else rules.trigger.why(forecast, due)
         refusals.clear()
@@ -536,7 +547,13 @@ def _advance(run: RulesRun, rules: Rules, stop: int, refusals: list[str]) -> Non
         elif not is_billed:
             run.bill(forecast, due, due + 1)
         run.billed.upto = call = due + 1
-    run.call = max(call, stop)
+        if call == stop:
+            break
+        due = find_due_call(forecast, call, stop)
+        if rules.warnings:
+            run.record_warnings(forecast, call, min(due + 1, stop))
+        if due > call and not is_billed:
+            run.bill(forecast, call, due)
 
 
 def _build_due_search(run: RulesRun, rules: Rules) -> First:

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from functools import partial
-from itertools import accumulate, chain, islice
+from itertools import accumulate, chain
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from msgspec.structs import replace
 
 from ctxkit.engine.run_segments_and_prompts import build_sent_items, list_sent_messages
 from ctxkit.formats.chat_completions_conversion import MISSING_RESULT
+from ctxkit.policies.history.edited_head import SizeOnlySummary
 from ctxkit.policies.history.history import History
 from ctxkit.session.messages import Edit, Message, Text, Thinking
 from ctxkit.tokens.provider_rules import DatedProviderRule, describe_cache_rules, find_rules
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Iterable, Sequence
     from collections.abc import Set as AbstractSet
 
     from ctxkit.engine.run_segments_and_prompts import RunLike
@@ -182,35 +182,59 @@ def count_refused_calls(session: Session, run: RunLike) -> int | None:
     Returns:
         The number; None where no rule is known for the session's model.
     """
-    model = session.model or next((c.message.model for c in session.calls if c.message.model), None)
-    refused = {r.value for r in find_rules("refuses", model)}
+    model, refused, binds_thinking = _get_refusal_rules(session)
     if not refused:
         return None
-    binds = "changed_thinking" in refused and _has_any_signed_thinking(session)
-    histories = {run.begin: History.start(run.log)}
-    histories |= {max(c.call, run.begin): c.new for c in run.compactions}
-    is_refused: Callable[[int], bool]
-    if binds:
+    begin, stop = run.begin, run.call
+    histories = {begin: History.start(run.log)}  # in the order of their calls
+    for compaction in run.compactions:
+        call = compaction.call
+        histories[call if call > begin else begin] = compaction.new  # noqa: FURB136  in half the time
+    is_pruned = run.rules.pruning is not None
+    if binds_thinking:
         keeps_thinking = has_api_written_summaries(run.rules.policy)
-        guard, calls = PromptRepairer(model, keeps_thinking=keeps_thinking), {*histories}
-        calls |= {call - 1 for call in histories if call > run.begin}
-        if run.rules.pruning is not None:
-            calls.update(range(run.begin, run.call))
-        is_refused = partial(_is_refused_with_thinking, run, guard, model)
+        guard = PromptRepairer(model, keeps_thinking=keeps_thinking)
+        calls = {*histories, *(call - 1 for call in histories if call > begin)}
+        if is_pruned:
+            calls.update(range(begin, stop))
+        checked = sorted(call for call in calls if call < stop)
+        refused_calls = [
+            call for call in checked if _is_refused_with_thinking(run, guard, model, call)
+        ]
     else:  # nothing can become stale, so no prefix is compared
-        calls = {*histories}
-        is_refused = partial(_is_refused, run, histories, model, refused)
-    checked = sorted(call for call in calls if call < run.call)
-    stops = [*checked[1:], run.call]
-    return sum(stop - call for call, stop in zip(checked, stops, strict=False) if is_refused(call))
+        pairs = _ToolPairs.of(run.log)
+        checked = [call for call in histories if call < stop]
+        refused_calls = [
+            call
+            for call in checked
+            if (is_pruned or not _is_whole_prompt(histories[call], call, refused, pairs))
+            and find_refusals(list_sent_messages(run, call), model)
+        ]
+    if not refused_calls:
+        return 0
+    ends = dict(zip(checked, [*checked[1:], stop], strict=True))
+    return sum(ends[call] - call for call in refused_calls)
 
 
-def _has_any_signed_thinking(session: Session) -> bool:
-    """Return whether a message of a session has signed thinking; cached in the session."""
-    cached: bool | None = session.__dict__.get("signs thinking")
+class _RefusalRules(NamedTuple):
+    """What is refused of the prompts of a record; equal for all its replays."""
+
+    model: str | None
+    refused: frozenset[str]
+    """Names of the rules; empty: none is known for the model."""
+    binds_thinking: bool
+    """True where they refuse signed thinking whose conversation changed, and the record has any."""
+
+
+def _get_refusal_rules(session: Session) -> _RefusalRules:
+    """Return the rules for a record's prompts; cached in the session, whose log never changes."""
+    cached: _RefusalRules | None = session.__dict__.get("refusal rules")
     if cached is None:
-        cached = any(map(has_signed_thinking, session.messages))
-        session.__dict__["signs thinking"] = cached
+        models = (c.message.model for c in session.calls if c.message.model)
+        model = session.model or next(models, None)
+        refused = frozenset(r.value for r in find_rules("refuses", model))
+        binds = "changed_thinking" in refused and any(map(has_signed_thinking, session.messages))
+        cached = session.__dict__["refusal rules"] = _RefusalRules(model, refused, binds)
     return cached
 
 
@@ -222,37 +246,39 @@ def _is_refused_with_thinking(
     return bool(find_refusals(prompt, model, stale_thinking_ids=guard.stale))
 
 
-def _is_refused(
-    run: RunLike,
-    histories: dict[int, History],
-    model: str | None,
-    refused: AbstractSet[str],
-    call: int,
+def _is_whole_prompt(
+    history: History, call: int, refused: AbstractSet[str], pairs: _ToolPairs
 ) -> bool:
-    if _is_whole_prompt(run, histories[call].at(call), refused):
-        return False
-    return bool(find_refusals(list_sent_messages(run, call), model))
-
-
-def _is_whole_prompt(run: RunLike, history: History, refused: AbstractSet[str]) -> bool:
     """Return True where an unpruned prompt surely parts no tool call from its result, and begins as
     the provider demands: by columns of the log, without a look at each message.
 
     The messages before the log's tail, and the tail itself, are each complete then.
+
+    Args:
+        history: the history in force at the call; it may have been made before another one.
+        call: the call of the prompt.
+        refused: the rules of the provider.
+        pairs: the pairs of the log.
     """
-    if run.rules.pruning is not None:
+    log, head, start, stop = history.log, history.head, history.lo, history.log.upto[call]
+    if not pairs.are_within(start, stop):
         return False
-    if not _ToolPairs.of(run.log).are_within(history.lo, history.hi):
+    if not head.size and not start:
+        return stop <= pairs.first_reply or "first_role" not in refused
+    if head.size == 1 and type(head.item(0).source) is SizeOnlySummary:
+        return True  # a message without tool calls that is sent as the user's: it is not built
+    messages = head.messages(log)
+    if messages and any(_find_orphans(messages)):
         return False
-    head = history.head.messages(run.log)
-    if any(_find_orphans(head)):
-        return False
-    prompt = chain(head, islice(run.log.messages, history.lo, history.hi))
-    return "first_role" not in refused or not any(_find_first_role(prompt))
+    if "first_role" not in refused:
+        return True
+    tail = map(log.messages.__getitem__, range(start, stop))
+    return not any(_find_first_role(chain(messages, tail)))
 
 
 class _ToolPairs(NamedTuple):
-    """Which rows of a log are tool calls and results without each other, and which cuts part them.
+    """Which rows of a log are tool calls and results without each other, and which cuts part them;
+    and whether the log begins with a reply.
 
     The last call before a result is its own, and the first result behind a call.
     """
@@ -261,6 +287,10 @@ class _ToolPairs(NamedTuple):
     """For each row the number of rows before it that lack a result or a call; and of all rows."""
     parts: list[bool]
     """For each row whether a cut before it parts a call from its result; and for the end."""
+    first_reply: int
+    """Row of the first message that is not the system's, where it is not the user's; else the
+    number of rows.
+    """
 
     @classmethod
     def of(cls, log: MessageLog) -> _ToolPairs:
@@ -273,7 +303,7 @@ class _ToolPairs(NamedTuple):
     @classmethod
     def find(cls, messages: Sequence[Message]) -> _ToolPairs:
         """Return the pairs of messages in order."""
-        n = len(messages)
+        n, calls_of_row = len(messages), [message.tool_calls for message in messages]
         is_lone, spans = [0] * n, list[tuple[int, int]]()
         call_rows, result_rows = dict[str, int](), dict[str | None, int]()
         for row, message in enumerate(messages):
@@ -281,10 +311,11 @@ class _ToolPairs(NamedTuple):
                 call_row = call_rows.get(message.call_id)
                 is_lone[row] |= call_row is None
                 spans.append((row if call_row is None else call_row, row))
-            call_rows.update((call.id, row) for call in message.tool_calls)
+            for call in calls_of_row[row]:
+                call_rows[call.id] = row
         for row in range(n - 1, -1, -1):
             message = messages[row]
-            for call in message.tool_calls:
+            for call in calls_of_row[row]:
                 result_row = result_rows.get(call.id)
                 is_lone[row] |= result_row is None
                 spans.append((row, row if result_row is None else result_row))
@@ -294,7 +325,9 @@ class _ToolPairs(NamedTuple):
         for first, last in spans:  # a cut before one of the rows first + 1..last parts them
             changes[first + 1] += 1
             changes[last + 1] -= 1
-        return cls([0, *accumulate(is_lone)], [bool(k) for k in accumulate(changes[: n + 1])])
+        parts = [bool(k) for k in accumulate(changes[: n + 1])]
+        first_reply = next((row for _, row, _ in _find_first_role(messages)), n)
+        return cls([0, *accumulate(is_lone)], parts, first_reply)
 
     def are_within(self, start: int, stop: int) -> bool:
         """Return whether all rows start..stop surely have what they need among themselves."""

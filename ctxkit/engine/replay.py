@@ -361,9 +361,8 @@ def describe_run_oddities(run: RulesRun) -> str | None:
     Returns:
         Sentences, joined; None where nothing is odd.
     """
-    window = describe_crowded_window(run)
-    sentences = [*([window] if window else []), *describe_inert_settings(run.rules)]
-    return " ".join(sentences) or None
+    window, sentences = describe_crowded_window(run), describe_inert_settings(run.rules)
+    return " ".join([window, *sentences] if window else sentences) or None
 
 
 def describe_crowded_window(run: RulesRun) -> str | None:
@@ -408,7 +407,8 @@ def count_hidden_messages_and_results(run: RulesRun) -> tuple[int, int]:
     Returns:
         (messages, tool results among them).
     """
-    view, log = run.coming(), run.log
+    # without a pruning, the next call sees the edits in force
+    view, log = run.coming() if run.prunes else run.history, run.log
     unchanged = view.head.unchanged_rows()
     results = sum([log.roles[row] == TOOL for row in unchanged])
     return view.lo - len(unchanged), log.counts[TOOL][view.lo] - results

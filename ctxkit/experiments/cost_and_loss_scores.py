@@ -87,7 +87,7 @@ if TYPE_CHECKING:
     from ctxkit.metrics.cost.replay_cost_model import ReplayBill
     from ctxkit.metrics.message_visibility import Visibility
     from ctxkit.metrics.prompt_sizes_and_contents import PromptAndSharedPrefixSizes
-    from ctxkit.metrics.run_elongation_from_studies import PolicyKind
+    from ctxkit.metrics.run_elongation_from_studies import Elongation, PolicyKind
     from ctxkit.session.session import Session
 
 
@@ -243,17 +243,18 @@ def score_run(
         A value for each of `SCORE_COLUMNS` that applies; no session is built for it.
     """
     rules, prompts = run.rules, RunPromptSizes(run)
+    outcome = _run_outcome(
+        label,
+        count_hidden_messages_and_results(run),
+        [h.why for h in run.blocked],
+        describe_run_oddities(run),
+    )
+    outcome["refused_calls_n"] = count_refused_calls(base.session, run)
     row = _score_prompts(
         base,
         prompts,
         get_rules_run_compactions(run, prompts),
-        _run_outcome(
-            label,
-            count_hidden_messages_and_results(run),
-            [h.why for h in run.blocked],
-            describe_run_oddities(run),
-        )
-        | {"refused_calls_n": count_refused_calls(base.session, run)},
+        outcome,
         window=rules.parameters.get("context_window"),
         pruned=rules.pruning is not None,
         reuse=reuse,
@@ -320,7 +321,8 @@ def _score_prompts(
     cost_model = base.sheet
     bill, summary_costs = _bill_prompts(base, prompts, compactions, reuse=reuse)
     usd = bill.cost_usd
-    row = base.head(outcome["rules"], base.source) | outcome
+    row = base.head(outcome["rules"], base.source)
+    row |= outcome
     row |= base.over(map(prompts.prompt, range(len(cost_model.billed))), bill.peak, window)
     row |= {
         "prompt_tokens": None if bill.peak is None else bill.prompts,
@@ -631,6 +633,8 @@ class RealRunLengthening:
             next((m.model for m in session.messages if m.model), session.model)
         )
         self._bills: dict[bool, SessionBill] = {}
+        self._elongations: dict[PolicyKind, Elongation] = {}
+        """By kind of the replayed policy; the studies and the kind of the record stay the same."""
 
     def bill(self, *, reuse: bool) -> SessionBill:
         """Return the bill of the record."""
@@ -649,8 +653,11 @@ class RealRunLengthening:
         replay_kind = classify_replayed_policy(row, pruned=pruned)
         if replay_kind is None or self.kind is None:
             return {}
-        studied = estimate_elongation(replay_kind, self.kind, self.family)
-        elongation = widen_interval_to_closed_loop_runs(studied, replay_kind)
+        elongation = self._elongations.get(replay_kind)
+        if elongation is None:
+            studied = estimate_elongation(replay_kind, self.kind, self.family)
+            elongation = widen_interval_to_closed_loop_runs(studied, replay_kind)
+            self._elongations[replay_kind] = elongation
         out: dict[str, Any] = {
             "elongation": elongation.factor,
             "elongation_low": elongation.low,

@@ -111,9 +111,12 @@ class SessionRunner:
         )
 
     def _build_log(self, rules: Rules, recorded_calls: int) -> MessageLog:
-        counting = (_make_identity_key(rules.counter), _make_identity_key(rules.estimator))
-        key = (*counting, recorded_calls)
-        cached = self._logs.get(key)
+        key: tuple[Any, ...] = rules.counter, rules.estimator, recorded_calls
+        try:
+            cached = self._logs.get(key)
+        except TypeError:  # not hashable
+            key = id(rules.counter), id(rules.estimator), recorded_calls
+            cached = self._logs.get(key)
         if cached is None:
             anchored = self.base.message_sizes if rules.counter is None else None
             message_log = make_log_from_session(
@@ -190,15 +193,6 @@ def _describe_code(part: Any) -> str:
     """Return the bytecode of a user's function, because a name may be redefined; else empty."""
     code = getattr(unwrap_function(part), "__code__", None)
     return "" if code is None else repr((code.co_code, code.co_consts, code.co_names))
-
-
-def _make_identity_key(counter: Any) -> Any:
-    """Return a dictionary key for a counter: itself, or its id where it is not hashable."""
-    try:
-        hash(counter)
-    except TypeError:
-        return id(counter)
-    return counter
 
 
 def _hash_text(text: str) -> str:

@@ -210,12 +210,13 @@ def make_compaction_columns(
     Returns:
         A value for each column that `docs/scores.md` lists under compactions; shares are 0..1.
     """
-    observed = drop_compactions_after_last_call(compactions, len(prompts))
+    observed = drop_compactions_after_last_call(compactions, len(prompts))  # the first ones
     verdicts = judge_compactions(observed, prompts, cost_model, summaries_usd)
+    savings = [c.savings for c in compactions]
     return {
         "compactions_n": len(compactions),
-        **summarise_verdicts([c.savings for c in observed], verdicts),
-        "token_savings": mean_or_none([c.savings for c in compactions]),
+        **summarise_verdicts(savings[: len(observed)], verdicts),
+        "token_savings": mean_or_none(savings),
         "message_savings": mean_or_none([c.message_savings for c in compactions]),
         "summary_tokens": sum([c.inserted_tokens for c in compactions]),
     }
@@ -295,9 +296,12 @@ def get_rules_run_compactions(
     compactions, sent = [], prompts or RunPromptSizes(run)
     for number, compaction in enumerate(run.compactions):
         old, new, steps = compaction.was, compaction.new, compaction.new.steps
-        inserted_tokens, summaries, step_before = 0, [], old.tokens
+        whole_before, whole_after = old.tokens, new.tokens
+        # under a pruning the call would have been sent less, and was sent less
+        before, after = compaction.pruned_sizes or (whole_before, whole_after)
+        inserted_tokens, summaries, step_before = 0, [], whole_before
         for i, step in enumerate(steps, 1):
-            step_after = steps[i].was.tokens if i < len(steps) else new.tokens
+            step_after = steps[i].was.tokens if i < len(steps) else whole_after
             kind, _, method, usage = step.info
             if kind == "summarised" and not step.added and step.new is not None:
                 size = sum([item.tokens for item in step.new])
@@ -309,7 +313,7 @@ def get_rules_run_compactions(
                         WrittenSummary(
                             compaction.call,
                             step_before - step_after + size,
-                            compaction.before if i == 1 else step_before,
+                            before if i == 1 else step_before,
                             written_tokens,
                             usd,
                             IDLE_AHEAD_WORD in compaction.trigger,
@@ -321,8 +325,8 @@ def get_rules_run_compactions(
         compactions.append(
             CombinedCompactionBeforeCall(
                 compaction.call,
-                compaction.before,
-                compaction.after,
+                before,
+                after,
                 *counts,
                 inserted_tokens,
                 tuple(summaries),

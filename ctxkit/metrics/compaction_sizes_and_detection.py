@@ -57,13 +57,17 @@ class MeasuredCompaction(NamedTuple):
         return 1 - self.messages_after / self.messages_before if self.messages_before else None
 
 
-def measure_compactions(session: Session, count: Count = None) -> list[MeasuredCompaction]:
+def measure_compactions(
+    session: Session, count: Count = None, *, summaries: bool = True
+) -> list[MeasuredCompaction]:
     """Return the compactions of a recorded session, a live one or a replay, in order.
 
     Args:
         session: any session.
         count: how to count messages whose size neither a bill nor the log gives, as for `frame`;
             None: as `frame` by default, but anchored sizes for a log without usage.
+        summaries: False: `inserted` and `summary` are None, so that no message need be counted of a
+            session whose prompts are recorded.
 
     Returns:
         One value a compaction; sizes are None where neither a bill nor a count gives them.
@@ -74,19 +78,17 @@ def measure_compactions(session: Session, count: Count = None) -> list[MeasuredC
         count = "anchored"
     size, counted = _get_size_function(session, count)
     # the bill around a compaction scales its summary, too, as every view of a prompt does
-    summary_size = size if count is not None else _get_size_function(session, "anchored")[0]
+    summary_size = size
+    if summaries and count is None:
+        summary_size = _get_size_function(session, "anchored")[0]
     out = []
     for moment in _iter_compaction_moments(session):
         before, after, source = _sizes_around_compaction(
             session, moment, size if session.has_sizes else None, counted
         )
-        visible_ids = set(map(id, moment.visible_before))
-        inserted = [m for m in moment.visible_after if id(m) not in visible_ids]
-        is_unknown = has_sealed_summary(moment.group) or any(map(is_sealed_summary, inserted))
-        counted_summaries = (
-            count_summary_tokens(session, e, summary_size) for e in moment.group.edits
-        )
-        summaries = [n for n in counted_summaries if n is not None]
+        inserted, summary = None, None
+        if summaries:
+            inserted, summary = _count_inserted(session, moment, summary_size)
         out.append(
             MeasuredCompaction(
                 group=moment.group,
@@ -97,13 +99,25 @@ def measure_compactions(session: Session, count: Count = None) -> list[MeasuredC
                 source=source,
                 messages_before=len(moment.visible_before),
                 messages_after=len(moment.visible_after),
-                inserted=None if is_unknown or not summaries else sum(summaries),
-                summary=None
-                if is_unknown
-                else sum(summary_size(m) for m in inserted if m.role == "summary"),
+                inserted=inserted,
+                summary=summary,
             )
         )
     return out
+
+
+def _count_inserted(
+    session: Session, moment: _CompactionMoment, size: SizeOf
+) -> tuple[int | None, int | None]:
+    """Return the fields `inserted` and `summary` of a compaction."""
+    visible_ids = set(map(id, moment.visible_before))
+    inserted = [m for m in moment.visible_after if id(m) not in visible_ids]
+    if has_sealed_summary(moment.group) or any(map(is_sealed_summary, inserted)):
+        return None, None
+    counts = [count_summary_tokens(session, edit, size) for edit in moment.group.edits]
+    known = [n for n in counts if n is not None]
+    summary = sum(size(m) for m in inserted if m.role == "summary")
+    return sum(known) if known else None, summary
 
 
 def count_summary_tokens(session: Session, edit: Edit, size: SizeOf) -> int | None:

@@ -20,8 +20,11 @@ def mean_or_none(values: Iterable[float | None]) -> float | None:
 
 def median_or_none(values: Iterable[float | None]) -> float | None:
     """Return the median of the values that are not None; None where there are none."""
-    numbers = [v for v in values if v is not None]
-    return float(median(numbers)) if numbers else None
+    numbers = sorted([v for v in values if v is not None])
+    if not numbers:
+        return None
+    half, is_odd = divmod(len(numbers), 2)
+    return float(numbers[half] if is_odd else (numbers[half - 1] + numbers[half]) / 2)
 
 
 def sum_if_complete(values: Iterable[float | None]) -> float | None:

@@ -7,7 +7,6 @@ from bisect import bisect_left
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ctxkit._internal.formatting_and_sanitizing import sanitize_line
-from ctxkit.engine.replay import find_prompt_source
 from ctxkit.session.messages import (
     ATTACHMENT_KEY,
     MISSING_START_KIND,
@@ -73,6 +72,8 @@ def count_groups_by_call(
         >>> counted.source, counted.groups["user"][:3]
         ('derived', (80, 80, 80))
     """
+    from ctxkit.engine.replay import find_prompt_source
+
     run = find_prompt_source(session)
     if run is None:
         rows = _groups_of_record(session, sized or measure_sizes(session, counter))

@@ -11,7 +11,6 @@ from bisect import bisect_right
 from math import ceil
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ctxkit.engine.replay import find_prompt_source
 from ctxkit.metrics.prompt_composition import (
     get_recorded_prompt_size,
     get_rules_run_prompt_size,
@@ -58,6 +57,8 @@ def get_prompt_sizes(session: Session) -> tuple[list[int | None], Provenance | N
     if any(recorded):
         modelled = any(c.message.details.get("usage_source") == "derived" for c in session.calls)
         return recorded, "derived" if modelled else "recorded"
+    from ctxkit.engine.replay import find_prompt_source
+
     source = find_prompt_source(session)
     if source is not None:
         return source.prompt_sizes(len(recorded)), "estimated"
@@ -127,7 +128,7 @@ class RunPromptSizes(PromptAndSharedPrefixSizes):
 
     def prompt(self, call: int) -> int:
         """Return the tokens of a prompt."""
-        # The most frequently called method, so `_mark` is inlined.
+        # Called most frequently, together with `shared`, so `_mark` is inlined in both.
         start, _, offset, _ = self._marks[bisect_right(self._starts, call) - 1]
         return self._sizes[call] + offset if type(offset) is int else int(offset[call - start])
 
@@ -141,7 +142,7 @@ class RunPromptSizes(PromptAndSharedPrefixSizes):
 
     def shared(self, call: int) -> int:
         """Return the tokens at its front that it shares with a prompt before it."""
-        start, _, offset, seam = self._mark(call)
+        start, _, offset, seam = self._marks[bisect_right(self._starts, call) - 1]
         shared_tokens, at = self._in_common.get(call), call - start
         if type(offset) is int:
             prompt = self._sizes[call] + offset
@@ -232,9 +233,12 @@ def get_prompt_contents(
         Messages with their sizes, schemas and the rest of the prompt, in tokens that add up to the
         billed prompt where there is a bill.
     """
-    if find_prompt_source(session) is None:
+    from ctxkit.engine.replay import find_prompt_source
+
+    source = find_prompt_source(session)
+    if source is None:
         return _contents_of_record(session, index, sized or measure_sizes(session, counter))
-    return _contents_of_run(session, index)
+    return _contents_of_run(session, index, source.counter)
 
 
 def _contents_of_record(session: Session, index: int | None, sized: MessageSizes) -> PromptContents:
@@ -307,7 +311,7 @@ def _has_provider_usage(session: Session, index: int | None) -> bool:
 # Counted sizes are scaled to the prompt's billed (or modelled) size by the largest remainder
 # method, with the fixed part as one of the weights, so that the parts add up to the total. A fixed
 # part below 0 means that fewer tokens were sent than the messages count: it becomes `excess`.
-def _contents_of_run(session: Session, index: int | None) -> PromptContents:
+def _contents_of_run(session: Session, index: int | None, counter: str) -> PromptContents:
     """Return a prompt of a run by its own sizes, scaled where the provider billed the prompt.
 
     Everything that a live session sent is known, so no tokens are "not in the log".
@@ -351,6 +355,6 @@ def _contents_of_run(session: Session, index: int | None) -> PromptContents:
         prompt=total,
         prompt_source="recorded" if is_billed and _has_provider_usage(session, index) else source,
         source=source,
-        counter=find_prompt_source(session).counter,
+        counter=counter,
         error=counted / total - 1 if counted and is_billed else None,
     )

@@ -87,7 +87,7 @@ class CompactionMark(NamedTuple):
 def collect_compaction_marks(session: Session) -> tuple[CompactionMark, ...]:
     """Return the compactions of a session, its unmarked drops, and the attempts that failed."""
     n = len(session.calls)
-    data = dict(per_compaction.rows([session], unmarked=True, attempts=True))
+    data = dict(per_compaction.rows([session], unmarked=True, attempts=True, summaries=False))
     # A compaction without a following call is placed after the last call.
     data["call"] = [n if call is None else call for call in data["call"]]
     columns = (

@@ -170,6 +170,8 @@ class Summary(DataclassPolicy):
         """
         # A summariser that puts the record before another's text is free where the other one is.
         writer = self.writer
+        if type(writer) is FixedSizeSummariser:
+            return word
         writer = getattr(writer, "summariser", writer)
         if isinstance(writer, (FunctionType, BuiltinFunctionType, partial)):
             return FUNCTION_METHOD
@@ -270,10 +272,11 @@ class Summary(DataclassPolicy):
             history: the messages of the prompt.
             first: first position that is kept.
         """
-        maker = self._time_limited(self.maker)  # one limit for all passages
-        if isinstance(
-            maker, FixedSizeSummariser
-        ):  # its size is fixed, so a split turn needs no second summary
+        maker = self.maker
+        if self.seconds is not None:
+            maker = self._time_limited(maker)  # one limit for all passages
+        # the size is fixed, so a split turn needs no second summary
+        if isinstance(maker, FixedSizeSummariser):
             parts = [SummariserInput(history, first, 0, self.limit)]
         else:
             parts = self.passages_behind_front(history, first)
@@ -401,7 +404,8 @@ class Summary(DataclassPolicy):
     def _once(
         self, maker: Callable[[SummariserInput], Any], passage: SummariserInput
     ) -> Message | str | int:
-        return validate_summary(self._time_limited(maker)(passage))
+        limited = maker if self.seconds is None else self._time_limited(maker)
+        return validate_summary(limited(passage))
 
     def _time_limited(
         self, maker: Callable[[SummariserInput], Any]

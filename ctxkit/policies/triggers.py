@@ -657,13 +657,14 @@ def find_calls_after_replies(
         >>> len(find_calls_after_replies(log, "done", lambda reply: reply.stop == "stop"))
         43
     """
-    next_call, calls = log.memo.setdefault(("after", key), (1, list[int]()))
+    known: tuple[int, list[int]] | None = log.memo.get(("after", key))
+    next_call, calls = known or (1, [])
     for call in range(next_call, len(log.upto)):
         reply = log.replies[call - 1]
         if reply is not None and test(reply):
             calls.append(call)
         log.memo["after", key] = call + 1, calls
-    return calls  # type: ignore[no-any-return]
+    return calls
 
 
 def _is_cut_short(message: Message) -> bool:

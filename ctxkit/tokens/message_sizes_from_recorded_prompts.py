@@ -91,7 +91,7 @@ class MessageSizes(msgspec.Struct, frozen=True, dict=True):
             out.append(first.setdefault((c.agent, c.message.model, tools), n))
         return tuple(out)
 
-    @property
+    @cached_property
     def is_regular(self) -> bool:
         """True if the unseen part changes only with the agent, model or set of tools."""
         return self.unseen_at == self.first_fixed_at

@@ -162,12 +162,12 @@ class Price(msgspec.Struct, frozen=True, kw_only=True):
 
     def at(self, prompt_tokens: int) -> Price:
         """Return the prices for a call with a prompt of this many tokens."""
-        if not self.tiers:
+        tier: PriceTier | None = None
+        for each in self.tiers:
+            if prompt_tokens > each.above and (tier is None or each.above > tier.above):
+                tier = each
+        if tier is None:
             return self
-        tiers = [t for t in self.tiers if prompt_tokens > t.above]
-        if not tiers:
-            return self
-        tier = max(tiers, key=lambda t: t.above)
         prices = {name: getattr(tier, name) for name in _LITELLM_KEYS}
         changes = {name: value for name, value in prices.items() if value is not None}
         return msgspec.structs.replace(self, **changes)

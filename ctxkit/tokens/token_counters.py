@@ -459,7 +459,8 @@ class ContextBudget(msgspec.Struct, frozen=True):
     @property
     def prompt_limit(self) -> int:
         """Tokens of the prompt: limit less reserve, never below zero."""
-        return max(self.limit - self.reserve, 0)
+        limit, reserve = self.limit, self.reserve
+        return limit - reserve if limit > reserve else 0  # asked at each search of a trigger
 
 
 class SplittableCounter(Protocol):

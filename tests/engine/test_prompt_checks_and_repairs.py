@@ -18,6 +18,7 @@ from ctxkit.engine.prompt_checks_and_repairs import (
 )
 from ctxkit.engine.run_segments_and_prompts import FIXED_KIND, build_sent_items, list_sent_messages
 from ctxkit.policies import Rules, triggers
+from ctxkit.policies.offline_summarisers import FixedSizeSummariser
 from ctxkit.presets import names, preset
 from ctxkit.session import Message, Session, Text, Thinking, ToolCall
 
@@ -180,12 +181,28 @@ def test_a_count_by_columns_is_the_count_by_whole_prompts(seed, model):
         for lost in ([], results, replies):
             log = [m for i, m in enumerate(messages) if i not in lost]
             session = Session(id="s", log=tuple(log), model=model)
-            for rules in ("window:keep_tokens=1500", "summary:keep_tokens=900", None):
-                above = triggers.Above(2_500)
-                run = run_replay(session, Rules(rules, above) if rules else "none")
+            above, sized = triggers.Above(2_500), FixedSizeSummariser(300)
+            for rules in (
+                Rules("window:keep_tokens=1500", above),
+                Rules("summary:keep_tokens=900", above),
+                Rules("summary:keep_tokens=900", above, summariser=sized),
+                "none",
+            ):
+                run = run_replay(session, rules)
                 counts.add(count_refused_calls(session, run))
                 assert count_refused_calls(session, run) == recount_refused_calls(run, model)
     assert len(counts) > 1
+
+
+def test_a_run_that_begins_behind_a_first_reply_is_refused_where_the_user_must_begin():
+    roles = ("system", "assistant", "user", "assistant", "user", "assistant")
+    log = tuple(Message(role=role, id=f"m{n}", parts=(Text("x"),)) for n, role in enumerate(roles))
+    for first, refused_n in ((0, 2), (2, 0)):  # with and without the first reply
+        session = Session(id="s", log=log[:1] + log[first or 1 :], model="claude-opus-4-8")
+        run = run_replay(session, "none")
+        run.begin = len(session.calls) - 2
+        assert count_refused_calls(session, run) == refused_n
+        assert recount_refused_calls(run, session.model) == refused_n
 
 
 def test_the_gate_fails_where_more_is_refused(tmp_path):

@@ -6,7 +6,14 @@ import pytest
 from builders import assistant, session, summarised, usage, user
 
 import ctxkit as ck
-from ctxkit.plots.growth_chart import CompactionMark, GrowthLine, growth_data
+from ctxkit.metrics import compaction_sizes_and_detection
+from ctxkit.metrics.compaction_sizes_and_detection import measure_compactions
+from ctxkit.plots.growth_chart import (
+    CompactionMark,
+    GrowthLine,
+    collect_compaction_marks,
+    growth_data,
+)
 from ctxkit.session import Message
 from ctxkit.tokens import default_counter
 
@@ -39,6 +46,21 @@ def test_a_line_is_one_agent_of_one_session():
             False,
         ),
     )
+
+
+def test_marks_of_billed_compactions_take_no_count_of_messages(monkeypatch):
+    s = compacted()
+    expected = collect_compaction_marks(s)
+    (measured,), (without,) = measure_compactions(s), measure_compactions(s, summaries=False)
+    assert measured.inserted
+    assert measured.summary
+    assert without == measured._replace(inserted=None, summary=None)
+
+    def count(*_):
+        raise AssertionError
+
+    monkeypatch.setattr(compaction_sizes_and_detection, "count_messages", count)
+    assert collect_compaction_marks(s) == expected
 
 
 def test_without_usage_sizes_are_estimated_and_said_to_be():

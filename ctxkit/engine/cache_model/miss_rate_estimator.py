@@ -6,6 +6,8 @@ Cost: an estimate is O(training sessions), a simulation O(`N_DRAWS` x calls), ve
 from __future__ import annotations
 
 from collections import defaultdict
+from copy import copy
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -128,7 +130,11 @@ class MissRateEstimator:
 
     def with_own_half(self, first_half: SessionMissCounts) -> MissRateEstimator:
         """Return the estimator with the target's own first half as the narrowest group."""
-        return MissRateEstimator(self.training, self.target, own=self.own, first_half=first_half)
+        other = copy(self)  # the other groups are the same
+        other.first_half = first_half
+        names = sorted({*self._developers, first_half.owner})
+        other._developers = {name: i for i, name in enumerate(names)}  # noqa: SLF001
+        return other
 
     def draw_weights(self, rng: np.random.Generator) -> NDArray[Any]:
         """Return the weight of each developer, by draw."""
@@ -184,7 +190,7 @@ class MissRateEstimator:
 
         Where no session of the model taught it, `compute_warm_read` says it by the block size.
         """
-        by_developer = self._find_shortfalls()
+        by_developer = self._shortfalls
         if by_developer is None:
             return np.array([compute_warm_read(call) for call in calls], float)
         of_prompt, of_reply = np.median(by_developer, axis=0)
@@ -196,8 +202,9 @@ class MissRateEstimator:
         reads: NDArray[Any] = np.maximum(np.minimum(whole, prompt) - short, 0.0) * is_cached
         return reads
 
-    def _find_shortfalls(self) -> list[Any] | None:
-        """Return the median shortfalls of each developer, of the same model, else its family."""
+    @cached_property
+    def _shortfalls(self) -> list[Any] | None:
+        """The median shortfalls of each developer, of the same model, else its family."""
         family = self.target.kind[1]
         rows = (*self.training, *self.own)
         same_model = [row for row in rows if row.model == self.target.model]
@@ -269,7 +276,7 @@ class MissRateEstimator:
         return [
             _Donor(row, is_own, (row.tool, row.version, row.model) == program)
             for row, is_own in rows
-            if _collect_reads([row], base)
+            if any(n.reads and _is_of_base(name, base) for name, n in row.counts.items())
         ]
 
 
@@ -288,11 +295,13 @@ def _collect_reads(rows: Iterable[SessionMissCounts], base: str) -> dict[str, li
     reads: dict[str, list[int]] = {}
     for row in rows:
         for name, count in row.counts.items():
-            if count.reads and (
-                get_class_base(name) == base or (base == COLD_START and name.startswith(base))
-            ):
+            if count.reads and _is_of_base(name, base):
                 reads.setdefault(row.owner, []).extend(count.reads)
     return reads
+
+
+def _is_of_base(name: str, base: str) -> bool:
+    return get_class_base(name) == base or (base == COLD_START and name.startswith(base))
 
 
 def _count_classes(
@@ -302,12 +311,19 @@ def _count_classes(
     places: dict[str, list[int]] = {}
     for i, name in enumerate(names):
         places.setdefault(get_class_base(name) if by_base else name, []).append(i)
-    counts = np.zeros((len(rows), len(names), 5))
+    # An addition to a cell of an array takes longer than all else here, so they are made at once.
+    cells, columns = list[int](), list[tuple[int, int, int, int, int]]()
     for i, row in enumerate(rows):
-        for name, count in row.counts.items():
+        # without bases, the few names are looked up among the many classes of a row
+        for name in row.counts if by_base else places.keys() & row.counts.keys():
             for at in places.get(get_class_base(name) if by_base else name, ()):
-                counts[i, at] += _columns(count)
-    return counts
+                cells.append(i * len(names) + at)
+                columns.append(_columns(row.counts[name]))
+    shape = (len(rows), len(names), 5)
+    if not cells:
+        return np.zeros(shape)
+    sums = [np.bincount(cells, column, shape[0] * shape[1]) for column in np.array(columns).T]
+    return np.stack(sums, axis=-1).reshape(shape)
 
 
 def _columns(count: CallClassCounts) -> tuple[int, int, int, int, int]:

@@ -26,12 +26,13 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from itertools import accumulate, pairwise
+from itertools import accumulate, compress, pairwise
 from math import inf
 from statistics import median
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
+import numpy as np
 
 from ctxkit._internal.lazy_exports_and_late_bound_calls import make_dunder_dir
 from ctxkit.engine.cache_model.call_features import HOUR, MIN_CACHEABLE_TOKENS, get_cache_lifetime
@@ -45,6 +46,8 @@ from ctxkit.tokens.prices import Price, price
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
+
+    from numpy.typing import NDArray
 
     from ctxkit.metrics.prompt_sizes_and_contents import PromptAndSharedPrefixSizes
     from ctxkit.policies.history.message_log import MessageLog
@@ -269,29 +272,34 @@ class LogPrefixSums:
             else -inf
         )
         self._max_size = min(cost_model.tier_edges[model], default=inf)
-        self._reads = reads = [
-            self._find_cached(c, last) for c, last in enumerate(self._calls.last)
-        ]
+        self._reads = reads = self._find_cached() if billed else []
         """The tokens that each call reads of the log's prompts if nothing is missed."""
         self._billed_sizes = [
             n if b else -UNLIMITED_TOKENS for n, b in zip(sizes, billed, strict=True)
         ]
-        prompts = (n if b else 0 for n, b in zip(sizes, billed, strict=True))
-        self._prompts = [0, *accumulate(prompts)]
-        """Tokens of the billed prompts before each call."""
-        plain_reads = (n if p else 0 for n, p in zip(reads, self._calls.plain, strict=True))
-        self._plain_reads = [0, *accumulate(plain_reads)]
-        """Tokens that the plain calls before each call read."""
+        calls = self._calls
+        prompts = [n if b else 0 for n, b in zip(sizes, billed, strict=True)]
+        plain_reads = [n if p else 0 for n, p in zip(reads, calls.plain, strict=True)]
+        sums = [0, *accumulate(prompts)], [0, *accumulate(plain_reads)]
+        self._sums = list(zip(*sums, calls.calls_n, calls.outputs, calls.plain_n, strict=True))
+        """Over the calls before each: the tokens of the billed prompts, those that plain calls
+        read, and the sums of `_CallSums`.
+        """
 
-    def _find_cached(self, call: int, last: int) -> int:
-        """Return the tokens that a call reads from its last cache user if nothing is missed."""
-        size = self._sizes[call]
-        if last < 0:
-            return self.cost_model.count_expected_read(call, size, size, size)
-        before, shared = self._sizes[last], self._shared[call]
-        if last < call - 1:  # the shortest prefix common to all calls in between
-            shared = min(before, *self._shared[last + 1 : call + 1])
-        return self.cost_model.count_expected_read(call, shared, before, size)
+    def _find_cached(self) -> list[int]:
+        """Return for each call the tokens that it reads from its last cache user if nothing is
+        missed.
+        """
+        sizes, last = np.array(self._sizes), np.array(self._calls.last)
+        before, shared, calls = sizes[last], np.array(self._shared), np.arange(len(last))
+        is_first = last < 0
+        before[is_first] = shared[is_first] = sizes[is_first]
+        for call in np.flatnonzero(~is_first & (last < calls - 1)).tolist():
+            # the shortest prefix common to all calls in between
+            common = self._shared[last[call] + 1 : call + 1]
+            shared[call] = min(self._sizes[last[call]], *common)
+        reads: list[int] = self.cost_model.count_expected_reads(shared, before, sizes).tolist()
+        return reads
 
     @classmethod
     def of(cls, cost_model: ReplayCostModel, log: MessageLog) -> list[LogPrefixSums]:
@@ -307,18 +315,14 @@ class LogPrefixSums:
         memo = log.prompt_size_memo
         sums: list[LogPrefixSums] = memo.get("plain calls", [])
         if not sums or sums[0].cost_model is not cost_model:
-            pairs = zip(cost_model.model, cost_model.billed, strict=True)
-            models = dict.fromkeys(m for m, is_billed in pairs if is_billed)
+            models = dict.fromkeys(compress(cost_model.model, cost_model.billed))
             sums = memo["plain calls"] = [cls(cost_model, log, m) for m in models]
         return sums
 
     def _find_extremes(self, start: int, stop: int) -> tuple[int, int]:
         """Return the smallest size or shared prefix of the log's calls start..stop, and the largest
-        size of those that are billed (below 0: none is).
+        size of those that are billed (below 0: none is), where the log's prompts also shrink.
         """
-        if self._never_shrinks:
-            last = self._calls.last_billed[stop]
-            return self._sizes[start], self._sizes[last] if last >= start else -UNLIMITED_TOKENS
         smallest = min(self._shared[start + 1 : stop], default=self._sizes[start])
         return smallest, max(self._billed_sizes[start:stop])
 
@@ -331,10 +335,15 @@ class LogPrefixSums:
             sent: the prompts of the run.
         """
         cost_model, calls, special = self.cost_model, self._calls, self._calls.special
+        sizes, last_billed, read_limits = self._sizes, calls.last_billed, cost_model.read_limits
         prompts = read = output = 0
         # A seam: the first call shares only a part of the previous prompt.
         for start, stop, offset, has_seam in sent.spans():
-            smallest, largest = self._find_extremes(start, stop)
+            if self._never_shrinks:  # the first prompt is the smallest, the last one the largest
+                smallest, last = sizes[start], last_billed[stop]
+                largest = sizes[last] if last >= start else -UNLIMITED_TOKENS
+            else:
+                smallest, largest = self._find_extremes(start, stop)
             if (
                 offset is None
                 or smallest + offset < self._min_size
@@ -342,20 +351,23 @@ class LogPrefixSums:
             ):
                 tally.add_calls(sent, (c for c in range(start, stop) if calls.billed[c]))
                 continue
-            prompts += self._prompts[stop] - self._prompts[start]
-            prompts += offset * (calls.calls_n[stop] - calls.calls_n[start])
-            output += calls.outputs[stop] - calls.outputs[start]
-            # The first call of a segment shares less with the previous call, so it is not plain.
-            first = start + has_seam
-            if has_seam and calls.billed[start]:
-                read += cost_model.count_read_tokens(start, sent)
-            read += self._plain_reads[stop] - self._plain_reads[first]
-            read += offset * (calls.plain_n[stop] - calls.plain_n[first])
+            prompts_to, reads_to, calls_to, output_to, plain_to = self._sums[stop]
+            prompts_from, reads_from, calls_from, output_from, plain_from = self._sums[start]
+            first = start
+            if has_seam:  # the first call shares less with the previous call, so it is not plain
+                first += 1
+                _, reads_from, _, _, plain_from = self._sums[first]
+                if calls.billed[start]:
+                    read += cost_model.count_read_tokens(start, sent)
+            prompts += prompts_to - prompts_from + offset * (calls_to - calls_from)
+            output += output_to - output_from
+            read += reads_to - reads_from + offset * (plain_to - plain_from)
             for call in special[bisect_left(special, first) : bisect_left(special, stop)]:
                 if 0 <= calls.last[call] < start:
                     read += cost_model.count_read_tokens(call, sent)
-                else:  # both prompts have the same offset
-                    read += cost_model.limit_read(call, self._reads[call] + offset)
+                else:  # both prompts have the same offset: as `limit_read`, in a third of its time
+                    cached, limit = self._reads[call] + offset, read_limits[call]
+                    read += 0 if cached < 0 else limit if limit < cached else cached  # noqa: FURB136
             tally.peak = max(tally.peak, largest + offset)
         rest = prompts - read
         written = rest if cost_model.has_cache and cost_model.fit.writes else 0
@@ -527,6 +539,15 @@ class ReplayCostModel(msgspec.Struct, frozen=True):
             if self.is_first_of_agent_and_model[call]
             else self.count_hit_tokens(shared, before, prompt)
         )
+
+    def count_expected_reads(
+        self, shared: NDArray[Any], before: NDArray[Any], prompts: NDArray[Any]
+    ) -> NDArray[Any]:
+        """Return `count_expected_read` of all calls, from one value a call in each array."""
+        lag = self.fit.lag
+        lags = np.where(shared >= np.minimum(before, prompts), lag, max(lag, 0))
+        hits = np.minimum(shared - lags, prompts)
+        return np.where(self.is_first_of_agent_and_model, shared, hits)
 
     def limit_read(self, call: int, cached: int) -> int:
         """Return cached tokens, limited to the tokens that the recorded call could read.

@@ -114,6 +114,7 @@ def rows(
     unmarked: bool = False,
     attempts: bool = False,
     reuse: bool = False,
+    summaries: bool = True,
 ) -> dict[str, list[Any]]:
     """Return the columns of the compaction frame as lists.
 
@@ -124,12 +125,14 @@ def rows(
         attempts: include compactions of a live session that changed nothing.
         reuse: bill summaries that the log does not price as if their calls had read the cached
             prompt.
+        summaries: False: leave out the tokens and the costs of summaries, which take a count of
+            their texts.
     """
     data: dict[str, list[Any]] = {c.name: [] for c in COLUMNS}
     for session in sessions:
         columns: dict[str, list[Any]] = {c.name: [] for c in COLUMNS}
         if session.edits:
-            _append_compactions(session, count, columns, reuse=reuse)
+            _append_compactions(session, count, columns, reuse=reuse, summaries=summaries)
         if unmarked:
             _append_unmarked_drops(session, columns)
         if attempts:
@@ -203,10 +206,11 @@ def _append_attempts(session: Session, data: dict[str, list[Any]]) -> None:
 
 
 def _append_compactions(
-    session: Session, count: Count, data: dict[str, list[Any]], *, reuse: bool
+    session: Session, count: Count, data: dict[str, list[Any]], *, reuse: bool, summaries: bool
 ) -> None:
-    measured = measure_compactions(session, count)
-    bills = {b.compaction: b for b in bill_summaries(session, measured, reuse=reuse)}
+    measured = measure_compactions(session, count, summaries=summaries)
+    billed = bill_summaries(session, measured, reuse=reuse) if summaries else ()
+    bills = {b.compaction: b for b in billed}
     affected = count_affected_messages(session)
     for compaction in measured:
         group, bill = compaction.group, bills.get(compaction.group.number)

@@ -34,17 +34,19 @@ class RowAndCallSums:
     - `P[r]`: size of all rows before row `r` (row sums).
     - `C[c]`: size of the prompt of call `c`: all rows before it, and the call's fixed part.
     - `Q[c]`: billed size of all calls before `c`: the sum of their `C`, and extra billed tokens.
+    - `peaks[c]`: size of the largest prompt of the calls up to `c`.
 
-    Sizes are whole numbers of 0 or more, so `P` and `Q` never fall and can be bisected; so can `C`
-    while it is `rising` (the fixed part of a call can shrink).
+    Sizes are whole numbers of 0 or more, so `P` and `Q` never fall and can be bisected, and so can
+    `peaks`. While `C` is `rising` (the fixed part of a call can shrink), `C` and `peaks` are equal.
     """
 
-    __slots__ = ("C", "P", "Q", "_array", "owing", "rising", "sizes")
+    __slots__ = ("C", "P", "Q", "_array", "owing", "peaks", "rising", "sizes")
 
     def __init__(self) -> None:
         self.sizes: list[int] = []
         self.P: list[int] = [0]
         self.C: list[int] = []
+        self.peaks: list[int] = []
         self.Q: list[int] = [0]
         self.rising = True
         self.owing = False
@@ -73,6 +75,7 @@ class RowAndCallSums:
         if self.C and size < self.C[-1]:
             self.rising = False
         self.C.append(size)
+        self.peaks.append(max(size, self.peaks[-1]) if self.peaks else size)
         self.Q.append(self.Q[-1] + size)
 
     def bill_extra(self, tokens: int) -> None:
@@ -90,6 +93,7 @@ class RowAndCallSums:
         other = RowAndCallSums()
         other.sizes, other.P, other.owing = self.sizes, self.P, self.owing
         other.C = [size + n for size, n in zip(self.C, changes, strict=True)]
+        other.peaks = list(accumulate(other.C, max))
         other.Q = [
             total + n for total, n in zip(self.Q, accumulate(changes, initial=0), strict=True)
         ]
@@ -121,9 +125,11 @@ class RowAndCallSums:
             start: first call, from 0.
             stop: one past the last call.
         """
-        if self.rising:
-            return bisect_right(self.C, limit, start, stop)
-        # The next call is mostly near, so search ahead in steps that grow, not all calls at once.
+        first = bisect_right(self.peaks, limit, start, stop)
+        if first > start or start >= stop or self.C[start] > limit:
+            return first  # no prompt before it is larger, so the peak is its own
+        # A prompt before `start` is larger. The next call above the limit is mostly near, so search
+        # ahead in steps that grow, not all calls at once.
         sizes, step = self._array.upto(stop), 64
         while start < stop:
             is_above = sizes[start : min(start + step, stop)] > limit

@@ -10,7 +10,12 @@ import msgspec
 import numpy as np
 
 from ctxkit.errors import BadArguments, did_you_mean
-from ctxkit.policies.history.edited_head import EMPTY_HEAD, EditedHead, HeadItem
+from ctxkit.policies.history.edited_head import (
+    EMPTY_HEAD,
+    EditedHead,
+    HeadItem,
+    SizeOnlySummary,
+)
 from ctxkit.policies.history.growing_columns_and_sums import ROLE_CODES, SUMMARY
 from ctxkit.policies.history.message_log import MessageLog
 from ctxkit.session.messages import RECORD_CHARS_KEY, EditKind, Usage, get_plain_text
@@ -351,6 +356,8 @@ class HistoryEdit(msgspec.Struct, frozen=True):
         part of a summary that is computed from the record is not written by the model either.
         """
         new = self.new or ()
+        if len(new) == 1 and isinstance(new[0].source, SizeOnlySummary):
+            return new[0].tokens
         summaries = [_model_written_tokens(i, log) for i in new if i.role(log) == SUMMARY]
         return sum(summaries) if summaries else sum(i.tokens for i in new)
 
