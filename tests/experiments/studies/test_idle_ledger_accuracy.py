@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from math import inf
 from pathlib import Path
 from statistics import fmean, median
@@ -36,15 +37,21 @@ def test_writes_after_made_pauses_are_predicted_within_a_tenth():
     assert sum(check_idle_choice_rankings(every)) == len(check_idle_choice_rankings(every)) > 50
 
 
+@cache
 def find_made_pauses(n, seed=0):
     developers = make_developers_with_pauses(n, seed)
     return {name: [p for s in ss for p in find_pauses(s)] for name, ss in developers.items()}
 
 
+@cache
+def measure_made_developers(n):
+    return measure_idle_choice_accuracy(find_made_pauses(n), list_habitual_pause_lengths(n))
+
+
 def test_habits_predict_better_than_anothers():
     pauses = find_made_pauses(12)
     habits = list_habitual_pause_lengths(12)
-    own = measure_idle_choice_accuracy(pauses, habits)
+    own = measure_made_developers(12)
     shifted = dict(
         zip(pauses, [*list(pauses.values())[1:], next(iter(pauses.values()))], strict=True)
     )
@@ -73,7 +80,7 @@ def test_habits_stand_for_the_pauses_that_are_made():
 
 def test_nobody_can_predict_the_order_of_a_single_pause():
     """Even who knows the habit is right for less than the 80 % that are asked for."""
-    result = measure_idle_choice_accuracy(find_made_pauses(12), list_habitual_pause_lengths(12))
+    result = measure_made_developers(12)
     assert result.single_limit < 0.8
     assert measure_idle_choice_accuracy(find_made_pauses(4)).single_limit is None
 
