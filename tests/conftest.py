@@ -21,8 +21,11 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # workers that share cores w
 # each worker, kernel and command would compile the kit and its libraries again
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
+# jsonschema would build a grammar for each rule of IRIs, for more than a second; no schema here asks for one
+sys.modules.setdefault("rfc3987_syntax", None)  # type: ignore[arg-type]
 
 SEED = int(os.environ.get("CTXKIT_SEED", random.SystemRandom().randrange(10**6)))
+TESTS = Path(__file__).parent
 ALL = os.environ.get("CTXKIT_TEST_ALL") == "1"
 """True in `make test-all`: take everything of a long family."""
 
@@ -53,14 +56,41 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
-def pytest_collection() -> Generator[None, object, object]:
-    """Collect without looking for garbage: thousands of tests stay, and would be looked through often."""
+def pytest_collection(session: pytest.Session) -> Generator[None, object, object]:
+    """Collect without looking for garbage: thousands of tests stay, and would be looked through often.
+
+    Workers that begin together begin at different folders. In a fresh clone each then compiles a
+    part of the tests and finds the others compiled.
+    """
+    if (worker := os.environ.get("PYTEST_XDIST_WORKER")) and is_whole_suite(session.config):
+        parts = [str(TESTS / part) for part in list_parts()]
+        workers = int(os.environ["PYTEST_XDIST_WORKER_COUNT"])
+        first = int(worker.removeprefix("gw")) * len(parts) // workers
+        session.config.args = parts[first:] + parts[:first]
     gc.disable()
     try:
         return (yield)
     finally:
         gc.enable()
         gc.freeze()
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Bring the tests back into one order, which must be that of all workers."""
+    if os.environ.get("PYTEST_XDIST_WORKER"):
+        items.sort(key=lambda item: item.path.parts[: len(TESTS.parts) + 1])
+
+
+def is_whole_suite(config: pytest.Config) -> bool:
+    return [config.invocation_params.dir / arg for arg in config.args] == [TESTS]
+
+
+def list_parts() -> list[str]:
+    """The folders and files of tests at the top, by name."""
+    files = (path.name for path in TESTS.glob("test_*.py"))
+    folders = {path.relative_to(TESTS).parts[0] for path in TESTS.glob("*/**/test_*.py")}
+    return sorted([*files, *folders])
 
 
 def pytest_sessionfinish() -> None:
@@ -110,6 +140,6 @@ def shell(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     shell = new_shell()
     shell.run_line_magic("load_ext", "ctxkit")
-    shell.run_line_magic("config", "CtxKit.sections = 'off'")
+    shell.magics_manager.registry["CtxKit"].sections = "off"
     yield shell
     shell.run_line_magic("unload_ext", "ctxkit")

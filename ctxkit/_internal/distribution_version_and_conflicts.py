@@ -6,6 +6,7 @@ import os
 import sys
 import warnings
 from contextlib import suppress
+from functools import cache
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -65,6 +66,7 @@ def _metadata_folders() -> Iterator[str]:
                     yield f"{place or '.'}/{name}"
 
 
+@cache  # the extension may be loaded often; the name of a folder has the version in it
 def _owns_module(folder: str) -> bool:
     name = os.path.basename(folder).partition("-")[0]  # noqa: PTH119
     if name == MODULE:  # an editable install lists no file of the module

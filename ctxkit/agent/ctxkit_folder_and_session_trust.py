@@ -17,7 +17,7 @@ from ctxkit._internal.safe_files import SafeFolder
 from ctxkit.errors import BadArguments, StoreError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from ctxkit.session.session import Session
 
@@ -183,18 +183,19 @@ class Workspace:
         with self.reach(path.parent) as here:
             return here.open_for_append(path.name, flags, mode)
 
-    def write(self, path: Path, text: str) -> None:
+    def write(self, path: Path, content: str | Iterable[bytes]) -> None:
         """Write a file of the workspace atomically, readable by its owner only.
 
         Args:
             path: path of the file.
-            text: its new content.
+            content: its new content, a text or encoded pieces.
 
         Raises:
             StoreError: it cannot be written.
         """
+        pieces = (content.encode("utf-8", "replace"),) if isinstance(content, str) else content
         with self.reach(path.parent) as here:
-            here.write(path.name, (text.encode("utf-8", "replace"),))
+            here.write(path.name, pieces)
 
     def write_file(self, folder: Path, name: str, text: str) -> None:
         """Write a file into a folder of the workspace as `write` does, creating the folder.

@@ -341,7 +341,7 @@ def _publish_session(kit: KitState, live: LiveSession) -> None:
     from ctxkit.plots import budget
 
     kit.sessions.update(live.session, live.name)
-    live.workspace.write(live.workspace.chart(live.id), budget(live.session).page())
+    live.workspace.write(live.workspace.chart(live.id), budget(live.session).encode_page())
 
 
 def _line_settings(arguments: AgentArguments) -> dict[str, str | None]:

@@ -145,7 +145,8 @@ def convert_treemap_to_bars(trace: Json) -> Json:
         read_trace_column(trace, key) for key in ("labels", "parents", "ids", "marker.colors")
     ]
     labels, parents, ids, colours = (list(map(str, column)) for column in columns)
-    values = to_floats(read_trace_column(trace, "values")).tolist() or [1.0] * len(labels)
+    numbers = np.nan_to_num(to_floats(read_trace_column(trace, "values")))
+    values = numbers.tolist() or [1.0] * len(labels)
     parents = parents or [""] * len(labels)
     roots = [i for i, parent in enumerate(parents) if not parent]
     # A single root stands for the whole, so its children are the outermost parts.
@@ -153,7 +154,7 @@ def convert_treemap_to_bars(trace: Json) -> Json:
     sums: dict[str, float] = defaultdict(float)
     inks: dict[str, str] = {}
     for i in inner if len(roots) == 1 and inner else roots:
-        sums[labels[i]] += np.nan_to_num(values[i])
+        sums[labels[i]] += values[i]
         inks.setdefault(labels[i], sanitize_colour(colours[i] if colours else "", pick_colour(i)))
     names = sorted((name for name in sums if sums[name] > 0), key=lambda name: sums[name])[-24:]
     return {

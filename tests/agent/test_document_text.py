@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 import zipfile
+from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 import pytest
@@ -21,8 +22,10 @@ from ctxkit.errors import BadArguments, StoreError
 if TYPE_CHECKING:
     from pathlib import Path
 
-for _each in DOCUMENT_MODULES.values():
-    pytest.importorskip(_each)
+pytestmark = pytest.mark.skipif(
+    not all(map(find_spec, DOCUMENT_MODULES.values())),
+    reason="needs the extra jupyter-ctxkit[documents]",
+)
 
 
 def read(path: Path, *wanted: str, **bounds):

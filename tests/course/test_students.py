@@ -329,7 +329,7 @@ SLOW_RULES = {"02-c", "03-b", "06-b", "07-b"}
 
 
 @pytest.mark.filterwarnings("ignore::UserWarning")
-@pytest.mark.parametrize("key", EXERCISES)
+@pytest.mark.parametrize("key", sorted(EXERCISES))
 def test_no_object_raises(key):
     """Each of some fifty objects is marked in a sentence, by itself and with one more behind it."""
     odd = ODD if key not in SLOW_RULES else [o for o in ODD if type(o) is not str]

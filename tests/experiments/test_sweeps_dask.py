@@ -10,9 +10,14 @@ from experiments.test_cost_and_loss_scores import talk
 
 import ctxkit as ck
 
-distributed = pytest.importorskip("distributed", reason="needs the extra jupyter-ctxkit[dask]")
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::ResourceWarning")
 QUIET = {"dashboard_address": None, "silence_logs": 50}
+
+
+@pytest.fixture
+def distributed():
+    """Dask's cluster, which takes long to import."""
+    return pytest.importorskip("distributed", reason="needs the extra jupyter-ctxkit[dask]")
 
 
 class Slow:
@@ -31,7 +36,7 @@ class Slow:
         return f"Slow({self.n})"
 
 
-def test_a_cluster_in_this_process_gives_the_same_rows():
+def test_a_cluster_in_this_process_gives_the_same_rows(distributed):
     rules = ck.grid(
         ck.presets.pi,
         context_window=[50_000, 60_000],
@@ -52,7 +57,7 @@ def test_a_cluster_in_this_process_gives_the_same_rows():
 
 
 @pytest.mark.long
-def test_a_worker_killed_in_the_middle_loses_no_row():
+def test_a_worker_killed_in_the_middle_loses_no_row(distributed):
     sessions, rules = [talk(12, id=f"s{i}") for i in range(6)], [Slow(n) for n in range(4, 12)]
     expected, killed = ck.sweep(sessions, rules), []
 

@@ -35,16 +35,27 @@ def run_over_hostile_log(shell, capsys, magic: str, name: str) -> dict[tuple[str
     for number, line in enumerate(forms(magic, name, report)):
         prepare(shell)
         shell.user_ns["bad"] = hostile(text=f"{SECRET} {EVIL}")
-        list_outputs(shell, capsys, "%context use bad")
+        shell.run_line_magic("context", "use bad")
         asked = line.replace("NUMBER", str(number)).replace("--session main", "--session bad")
         for kind, text in list_outputs(shell, capsys, asked).items():
             out[asked, kind] = text
     return out
 
 
+OUTPUTS: dict[tuple[str, str], dict[tuple[str, str], str]] = {}
+"""What the forms of a subcommand showed, by magic and subcommand: two tests look at some of it."""
+
+
+@pytest.fixture
+def outputs(request, magic, name):
+    if (magic, name) not in OUTPUTS:
+        shell, capsys = map(request.getfixturevalue, ("kernel", "capsys"))
+        OUTPUTS[magic, name] = run_over_hostile_log(shell, capsys, magic, name)
+    return OUTPUTS[magic, name]
+
+
 @pytest.mark.parametrize(("magic", "name"), EVERY, ids=[" ".join(each) for each in EVERY])
-def test_text_of_a_log_stays_text(kernel, capsys, magic, name):
-    outputs = run_over_hostile_log(kernel, capsys, magic, name)
+def test_text_of_a_log_stays_text(outputs, magic, name):
     leaks = {at: list_leaks(text, html=at[1] == "text/html") for at, text in outputs.items()}
     assert not any(leaks.values()), leaks
 
@@ -56,6 +67,5 @@ def test_text_of_a_log_stays_text(kernel, capsys, magic, name):
         ("memory", "list"),
     ],
 )
-def test_what_is_hostile_is_what_is_shown(kernel, capsys, magic, name):
-    outputs = run_over_hostile_log(kernel, capsys, magic, name)
+def test_what_is_hostile_is_what_is_shown(outputs, magic, name):
     assert any("evil" in text for text in outputs.values())

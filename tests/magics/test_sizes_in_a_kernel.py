@@ -18,7 +18,7 @@ TABLE = "_c = %context compactions\nprint(_c[['tokens_before', 'tokens_after', '
 THRASH = """
 from ctxkit.metrics import thrash
 s = get_ipython().magics_manager.registry['CtxKit'].session()
-print([[c.before, c.after] for c in thrash(s).outcomes], ck.frame(s, per='call')['prompt_tokens'].tolist())
+print(f"{[[c.before, c.after] for c in thrash(s).outcomes]} {ck.frame(s, per='call')['prompt_tokens'].tolist()}")
 """
 MORE = {"usage": "counted", "rate": 0.75}
 READ = Play("I read.", calls=(("read_file", {"path": "a.txt"}),), **MORE)
@@ -48,52 +48,57 @@ def taken(kernel, up, cell, *plays):
     return text
 
 
+@pytest.fixture(scope="module")
+def kernel(tmp_path_factory):
+    """One kernel for both formats, which imports LiteLLM once."""
+    folder = tmp_path_factory.mktemp("sizes")
+    (folder / "root").mkdir()
+    (folder / "root" / "a.txt").write_text("The north had one row with a wrong sign. " * 300)
+    kernel = Kernel(folder)
+    yield kernel
+    kernel.close()
+
+
 @pytest.mark.parametrize("kind", ["chat", "anthropic"])
-def test_line_bar_end_line_table_and_metrics_are_the_account(kind, tmp_path, monkeypatch):
+def test_line_bar_end_line_table_and_metrics_are_the_account(kind, kernel, monkeypatch):
     monkeypatch.setattr(test_agent_in_a_kernel, "WAIT", 240)  # LiteLLM is imported meanwhile
-    (tmp_path / "root").mkdir()
-    (tmp_path / "root" / "a.txt").write_text("The north had one row with a wrong sign. " * 300)
-    kernel = Kernel(tmp_path)
-    try:
-        with wire(kind, DONE) as up:
-            kernel.run(KEYS)
-            kernel.run(RULES.format(5))
-            model = f"{FORMATS[kind][0]}?api_base={up.url}&context_window=200000"
-            head = f"%%agent --model '{model}' --rules rules --root root --memory off\n"
-            text = taken(kernel, up, f"{head}go", READ, READ, DONE)
-            assert "✂" not in text
-            # by its trigger
-            text = taken(kernel, up, "%%agent\non", READ, DONE)
-            text = taken(kernel, up, "%%agent\nand now", DONE)
-            was, now = up.account[-2:]
-            assert f"✂ compacted {was:,} → {now:,} tokens (message_count)" in text
-            first = [was, now, "recorded"]
-            assert shown(kernel.run(TABLE)).strip() == str([first])
-            # by hand
-            taken(kernel, up, "%%agent\nagain", READ, DONE)
-            text = shown(kernel.run("%compact"))
-            was = up.account[-1]
-            before, after = re.search(
-                r"Compacted \(([\d,]+) → ([\d,]+) tokens, estimated", text
-            ).groups()
-            assert before == f"{was:,}"
-            guess = int(after.replace(",", ""))
-            assert last(kernel) == (guess, rounded(guess))
-            taken(kernel, up, "%%agent\nand then", DONE)
-            assert guess == pytest.approx(up.account[-1], rel=0.2)
-            second = [was, up.account[-1], "recorded"]
-            assert shown(kernel.run(TABLE)).strip() == str([first, second])
-            # within a turn
-            text = taken(kernel, up, "%%agent\nmuch", *[READ] * 4, DONE)
-            line = [s for s in text.splitlines() if s.startswith("✂")][-1]  # the view that stays
-            before, after = (
-                int(n.replace(",", "")) for n in re.findall(r"[\d,]+(?= →| tokens)", line)
-            )
-            assert after in up.account
-            assert "estimated" in line  # the result that came since its last prompt is counted
-            rows = json.loads(shown(kernel.run(TABLE)).strip().replace("'", '"'))
-            assert rows == [first, second, [before, after, "estimated"]]
-            told = f"{[row[:2] for row in rows]} {up.account}"
-            assert shown(kernel.run(THRASH)).strip() == told
-    finally:
-        kernel.close()
+    with wire(kind, DONE) as up:
+        kernel.run(KEYS)
+        kernel.run(RULES.format(5))
+        model = f"{FORMATS[kind][0]}?api_base={up.url}&context_window=200000"
+        head = (
+            f"%%agent --session {kind} --model '{model}' --rules rules --root root --memory off\n"
+        )
+        text = taken(kernel, up, f"{head}go", READ, READ, DONE)
+        assert "✂" not in text
+        # by its trigger
+        text = taken(kernel, up, "%%agent\non", READ, DONE)
+        text = taken(kernel, up, "%%agent\nand now", DONE)
+        was, now = up.account[-2:]
+        assert f"✂ compacted {was:,} → {now:,} tokens (message_count)" in text
+        first = [was, now, "recorded"]
+        assert shown(kernel.run(TABLE)).strip() == str([first])
+        # by hand
+        taken(kernel, up, "%%agent\nagain", READ, DONE)
+        text = shown(kernel.run("%compact"))
+        was = up.account[-1]
+        before, after = re.search(
+            r"Compacted \(([\d,]+) → ([\d,]+) tokens, estimated", text
+        ).groups()
+        assert before == f"{was:,}"
+        guess = int(after.replace(",", ""))
+        assert last(kernel) == (guess, rounded(guess))
+        taken(kernel, up, "%%agent\nand then", DONE)
+        assert guess == pytest.approx(up.account[-1], rel=0.2)
+        second = [was, up.account[-1], "recorded"]
+        assert shown(kernel.run(TABLE)).strip() == str([first, second])
+        # within a turn
+        text = taken(kernel, up, "%%agent\nmuch", *[READ] * 4, DONE)
+        line = [s for s in text.splitlines() if s.startswith("✂")][-1]  # the view that stays
+        before, after = (int(n.replace(",", "")) for n in re.findall(r"[\d,]+(?= →| tokens)", line))
+        assert after in up.account
+        assert "estimated" in line  # the result that came since its last prompt is counted
+        rows = json.loads(shown(kernel.run(TABLE)).strip().replace("'", '"'))
+        assert rows == [first, second, [before, after, "estimated"]]
+        told = f"{[row[:2] for row in rows]} {up.account}"
+        assert shown(kernel.run(THRASH)).strip() == told

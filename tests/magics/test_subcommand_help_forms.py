@@ -80,12 +80,12 @@ def run(shell, cell: str) -> Any:
 
 
 def prepare(shell) -> str:
-    """Bring back what a form took away; return the id of a kept report."""
+    """Bring back what a form took away, without displaying anything; return the id of a kept report."""
     kit = shell.magics_manager.registry["CtxKit"]
-    if "runner" not in run(shell, "%memory list").index:
-        run(shell, "%memory add Use pytest -q. --name runner")
-    if "db" not in run(shell, "%context store").index:
-        run(shell, "%context add schema.sql --name db")
+    if "runner" not in shell.run_line_magic("memory", "list").index:
+        shell.run_line_magic("memory", "add Use pytest -q. --name runner")
+    if "db" not in shell.run_line_magic("context", "store").index:
+        shell.run_line_magic("context", "add schema.sql --name db")
     if "main" not in kit.lives or not kit.lives.get("main").session.edits:
         run(shell, "%%agent --session main --memory on\nGo")
         run(shell, "%%agent --session main\nMore")
@@ -94,7 +94,7 @@ def prepare(shell) -> str:
         path.unlink()  # a branch without a name has the same one each time
     kit.sessions.add(kit.lives.get("main").session, "main")
     kit.lives.current = "main"
-    return run(shell, "%context reports").index[0]
+    return shell.run_line_magic("context", "reports").index[0]
 
 
 @pytest.mark.parametrize(("magic", "name"), EVERY, ids=[" ".join(each) for each in EVERY])

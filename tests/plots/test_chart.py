@@ -22,6 +22,7 @@ from ctxkit._internal.chart_style import (
     GROUP_COLOURS,
     SYMBOLS,
     TEXT_COLOUR,
+    read_plotly_javascript,
 )
 from ctxkit.plots.chart import PAGE_TEXT_COLOUR, Chart, escape_plotly_label
 from ctxkit.plots.label_placement_and_thinning import decimate_points
@@ -297,3 +298,15 @@ def test_a_title_breaks_only_where_the_page_ends(letters, lines, size):
     written = Chart(title=title, drawing=XyDrawing(x="x", y="y")).to_plotly()["layout"]["title"]
     assert written["text"].count("<br>") + 1 == lines
     assert written["font"]["size"] == size
+
+
+def test_a_page_has_the_library_of_plotly_once_and_loads_none():
+    page = ck.plots.budget(ck.samples.path("billing")).page()
+    library = read_plotly_javascript().decode()
+    assert page.count(f"<script>{library}</script>") == 1
+    assert "src=" not in page.replace(library, "")
+
+
+def test_the_pieces_of_a_page_are_the_page():
+    chart = ck.plots.budget(ck.samples.path("billing"))
+    assert b"".join(chart.encode_page()) == chart.page().encode()

@@ -332,12 +332,12 @@ FAULTS = [
     ("Agents: [{Name: A}]\nx: !!bool perhaps\n", "a value is not of the kind"),
     ("Agents: [{Name: A}]\nx: !!timestamp now\n", "a value is not of the kind"),
     ("Agents: [{Name: A}]\nx: 1\nx: 2\n", "Line 3 names 'x' a second time"),
-    (written(rows("Agents", MAX_AGENTS + 1, lambda n: {"Name": f"A{n}"})), "There are 201 Agents"),
-    (written(rows("Agents", 2000, lambda n: {"AgentFile": f"a{n}.yaml"})), "There are 2,000 Agents"),
-    (written(config(["A"], {**MACHINE, f"S{MAX_STATES}": DONE})), "There are 1,001 Selection.StateMachine.States"),
-    (written(config(["A"], {"S": state("A", *(to("T", f"X{n}") for n in range(MAX_TRANSITIONS + 1))), "T": DONE})),
+    (rows("Agents", MAX_AGENTS + 1, lambda n: {"Name": f"A{n}"}), "There are 201 Agents"),
+    (rows("Agents", 2000, lambda n: {"AgentFile": f"a{n}.yaml"}), "There are 2,000 Agents"),
+    (config(["A"], {**MACHINE, f"S{MAX_STATES}": DONE}), "There are 1,001 Selection.StateMachine.States"),
+    (config(["A"], {"S": state("A", *(to("T", f"X{n}") for n in range(MAX_TRANSITIONS + 1))), "T": DONE}),
      "There are 5,001 Transitions"),
-    *((written({**AGENTS, "Selection": {"Type": kind, **section}}), f"{words} Selection.{path}")
+    *(({**AGENTS, "Selection": {"Type": kind, **section}}, f"{words} Selection.{path}")
       for kind, path, section, words in (
           ("graph", "Graph.Nodes", {"Graph": rows("Nodes", 1001, lambda n: {"Id": f"N{n}"})}, "There are 1,001"),
           ("graph", "Graph.Edges", {"Graph": rows("Edges", 5001, lambda n: {"From": f"N{n}"})}, "There are 5,001"),
@@ -346,14 +346,14 @@ FAULTS = [
           ("keyword", "Routes", rows("Routes", 5001, lambda n: {"Keyword": f"X{n}"}), "There are 5,001"),
           ("structured", "StructuredRoutes", rows("StructuredRoutes", 5001, lambda _: {"Agent": "A"}), "There are 5,001"),
       )),
-    (written({**AGENTS, **rows("Contracts", 5001, lambda n: {"Name": f"C{n}"})}), "There are 5,001 Contracts"),
+    ({**AGENTS, **rows("Contracts", 5001, lambda n: {"Name": f"C{n}"})}, "There are 5,001 Contracts"),
 ]  # fmt: skip
 
 
 @pytest.mark.parametrize(("text", "words"), FAULTS, ids=[words for _, words in FAULTS])
 def test_what_no_file_may_hold_is_one_sentence_wherever_it_is_read(tmp_path, text, words):
     path = tmp_path / "orchestration.yaml"
-    path.write_text(text)
+    path.write_text(text if isinstance(text, str) else written(text))
     begun = time.thread_time()
     with pytest.raises(ck.CtxkitError) as opened:
         ck.team(path, folder=tmp_path)

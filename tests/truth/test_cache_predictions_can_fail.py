@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
+from functools import cache
 from statistics import fmean, median
 
 import numpy as np
@@ -41,6 +42,11 @@ def predict_again(spoilt):
     return prediction
 
 
+@cache
+def judge_developers(mode):
+    return tuple(trust_developers.judge_sessions(load_training_counts(), mode))
+
+
 def errors(rows, name):
     return np.percentile([getattr(row, name) for row in rows], [50, 90])
 
@@ -49,11 +55,7 @@ def errors(rows, name):
 @pytest.mark.parametrize("least", [8, LONG_CALLS])
 def test_bills_of_developers_never_seen_are_predicted_better_than_by_the_lifetime(mode, least):
     """Of kinds that four or more others taught; errors and intervals leave a developer out."""
-    rows = [
-        r
-        for r in trust_developers.judge_sessions(load_training_counts(), mode)
-        if r.teachers >= MIN_DEVELOPERS
-    ]
+    rows = [r for r in judge_developers(mode) if r.teachers >= MIN_DEVELOPERS]
     rows = [r for r in rows if r.row.calls >= least]
     assert len({r.row.owner for r in rows}) >= trust_developers.ESTABLISHED
     middle, nine = errors(rows, "error")
@@ -67,8 +69,7 @@ def test_the_interval_of_a_developer_never_seen_holds_about_four_in_five(mode):
     """Of kinds that four or more others taught. No interval is narrower than the raw one, which
     holds some more where a developer's own logs teach, too.
     """
-    judged_rows = trust_developers.judge_sessions(load_training_counts(), mode)
-    rows = [r for r in judged_rows if r.low is not None and r.teachers >= MIN_DEVELOPERS]
+    rows = [r for r in judge_developers(mode) if r.low is not None and r.teachers >= MIN_DEVELOPERS]
     by_owner = defaultdict(list)
     for row in rows:
         by_owner[row.row.owner].append(row.is_covered)

@@ -38,7 +38,10 @@ def subclasses(of):
     return [c for one in of.__subclasses__() for c in (one, *subclasses(one))]
 
 
-CHARTS = [c for c in subclasses(ChartWidget) if c.__module__.startswith("ctxkit.")]
+CHARTS = sorted(
+    (c for c in subclasses(ChartWidget) if c.__module__.startswith("ctxkit.")),
+    key=lambda c: c.__name__,
+)
 SCRIPTS = {path.name: path.read_text(encoding="utf-8") for path in FOLDER.glob("*.js")}
 RULES = (judge_turns, is_saving_too_small, is_guard_off, find_guard_closing)
 SETTINGS = "warn|cut|cutover|least|window|min_savings"

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from importlib.util import find_spec
+
 import pytest
 from agent import sample_documents as made
 
 from ctxkit.agent import ContextStore, RootFolder, make_file_tools
-from ctxkit.agent.tools.file_tools_and_pdf_office_text import make_document_tool
+from ctxkit.agent.tools.file_tools_and_pdf_office_text import DOCUMENT_MODULES, make_document_tool
 from ctxkit.errors import BadArguments, StoreError
 
-for _each in ("openpyxl", "pypdf", "docx", "pptx"):
-    pytest.importorskip(_each)
+pytestmark = pytest.mark.skipif(
+    not all(map(find_spec, DOCUMENT_MODULES.values())),
+    reason="needs the extra jupyter-ctxkit[documents]",
+)
 
 
 @pytest.fixture

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from math import inf
 from pathlib import Path
 from statistics import fmean, median
@@ -74,15 +75,23 @@ def test_what_stayed_cached_at_earlier_pauses_is_not_predicted_to_be_written():
     assert later_n > 50
 
 
+@cache
 def find_made_pauses(n, seed=0):
     developers = accuracy.make_developers_with_pauses(n, seed)
     return {name: [p for s in ss for p in find_pauses(s)] for name, ss in developers.items()}
 
 
+@cache
+def measure_made_developers(n):
+    return accuracy.measure_idle_choice_accuracy(
+        find_made_pauses(n), accuracy.list_habitual_pause_lengths(n)
+    )
+
+
 def test_habits_predict_better_than_anothers():
     pauses = find_made_pauses(12)
     habits = accuracy.list_habitual_pause_lengths(12)
-    own = accuracy.measure_idle_choice_accuracy(pauses, habits)
+    own = measure_made_developers(12)
     shifted = dict(
         zip(pauses, [*list(pauses.values())[1:], next(iter(pauses.values()))], strict=True)
     )
