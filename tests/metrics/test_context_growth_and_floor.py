@@ -119,6 +119,18 @@ def test_a_window_that_nobody_knows_is_the_usual_one_or_the_largest_prompt(monke
     assert large.window[0] == 300_000
 
 
+@pytest.mark.parametrize(
+    ("largest", "source"), [(150_000, "table of prices"), (260_000, "what the log proves")]
+)
+def test_a_window_comes_from_the_prices_unless_a_prompt_was_larger(largest, source):
+    model = "claude-sonnet-4-5"
+    profile = GrowthProfile(make_session((10_000, 0, 0), (largest, 0, 10), model=model))
+    tokens, found = profile.window
+    assert found == source
+    assert tokens >= largest
+    assert (tokens == 200_000) == (source == "table of prices")
+
+
 def test_what_has_no_usage_or_no_price_is_refused():
     with pytest.raises(BadArguments, match="no usage"):
         GrowthProfile(session(user(), assistant()))

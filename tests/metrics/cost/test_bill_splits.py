@@ -84,6 +84,8 @@ def test_a_message_is_written_once_read_twice_and_written_again(spent):
     calls = {"read_file": "r1", "mcp__git__log": "r2"}
     for tool, name in calls.items():
         assert tools[tool] > of[name] * results[name]  # and the call itself
+    sent_n = {p.name: p.n for p in spent.by("section")}
+    assert sent_n == {"preamble": 4, not_in_log: 0, "all else": 0}
     assert sum(tools.values()) == pytest.approx(TOTAL)
     assert sum(sections.values()) == pytest.approx(TOTAL)
 
