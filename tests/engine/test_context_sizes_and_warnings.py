@@ -123,7 +123,9 @@ def test_the_same_dicts_come_back_and_a_list_must_go_on():
 
 def test_replies_with_a_name_are_of_that_agent():
     context = make_context()
-    context.fit([ask(4), answer(name="helper"), ask(4), answer(name=""), ask(4)])
+    named = {**ask(4), "name": "Bob"}  # a user's name is no agent's
+    context.fit([ask(4), answer(name="helper"), named, answer(name=""), ask(4)])
+    assert [m.agent for m in context.session.messages] == [None, "helper", None, None, None]
     assert [c.agent for c in context.session.calls] == ["helper", "main"]
 
 

@@ -237,12 +237,21 @@ def test_a_turn_may_hold_many_calls():
 
 
 def test_edits_parts_and_subagents_are_held_to_it():
-    summary = Message(role="summary", id="s", parts=(SizeOnly("summary", chars=4 * LIMIT + 1),))
-    edit = Edit(kind="summarised", id="e", inserted=(summary,), tokens_before=LIMIT + 1)
+    size = SizeOnly("summary", chars=4 * LIMIT + 1, tokens=LIMIT + 1)
+    summary = Message(role="summary", id="s", parts=(size,))
+    edit = Edit(
+        kind="summarised",
+        id="e",
+        inserted=(summary,),
+        tokens_before=LIMIT + 1,
+        tokens_after=LIMIT + 1,
+        usage=Usage(output_tokens=LIMIT + 1),
+    )
     child = session_of(reply(Usage(input_tokens=LIMIT + 1)))
     session = drop_impossible_sizes(session_of(edit, children=(child,)))
     (found,) = session.edits
-    assert (found.tokens_before, found.inserted[0].parts) == (None, (SizeOnly("summary"),))
+    assert (found.tokens_before, found.tokens_after, found.usage) == (None, None, None)
+    assert found.inserted[0].parts == (SizeOnly("summary"),)
     assert (len(session.faults), len(session.children[0].faults)) == (1, 1)
     assert session.children[0].log[0].usage is None
 

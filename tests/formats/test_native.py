@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from copy import deepcopy
 from pathlib import Path
+from typing import get_args
 
 import pytest
 from builders import assistant, result, session, step, summarised, system, tool_call, usage, user
@@ -23,6 +24,7 @@ from ctxkit.session import (
     Edit,
     Fault,
     Message,
+    Part,
     Session,
     SizeOnly,
     Text,
@@ -310,11 +312,16 @@ WAYS = numbers_in(ENTRIES)
 
 
 def test_every_number_of_an_entry_is_tried() -> None:
-    fields = {way[-1] for way in WAYS}
-    for kind in (Message, Edit, Usage, SizeOnly, Thinking):
+    tried = set[tuple[type, str]]()
+    for way in WAYS:
+        holder = whole_entries()
+        for key in way[:-1]:
+            holder = holder[key] if isinstance(key, int) else getattr(holder, str(key))
+        tried.add((type(holder), str(way[-1])))
+    for kind in (Message, Edit, Usage, *get_args(Part)):
         for f in structs.fields(kind):
             if f.type in (int, int | None, float, float | None):
-                assert f.name in fields
+                assert (kind, f.name) in tried
 
 
 @pytest.mark.parametrize("way", WAYS, ids=lambda way: ".".join(map(str, way)))

@@ -39,10 +39,10 @@ def test_an_interval_holds_its_ends():
 
 
 def test_few_values_above_zero_are_taken_as_lognormal():
-    # logarithms -1, 0, 0, 1 to base 2 with deviation sqrt(2/3); Student's t of 3 degrees is 1.638
-    found = predict_interval([1, 2, 2, 4])
-    half = 1.638 * (2 / 3) ** 0.5 * (1 + 1 / 4) ** 0.5
-    assert found.middle == 2
+    # logarithms 0, 0, 0, 4 to base 2: mean 1, deviation 2; Student's t of 3 degrees is 1.638
+    found = predict_interval([1, 1, 1, 16])
+    half = 1.638 * 2 * (1 + 1 / 4) ** 0.5
+    assert found.middle == 1
     assert found.low == pytest.approx(2 ** (1 - half), rel=0.01)
     assert found.high == pytest.approx(2 ** (1 + half), rel=0.01)
     assert predict_interval([0, 2, 2, 4]) == PredictionInterval(2)

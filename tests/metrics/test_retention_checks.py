@@ -6,6 +6,7 @@ import pandas as pd
 import pytest
 from builders import assistant, call, result, session, summarised, user
 from experiments.test_cost_and_loss_scores import talk
+from msgspec.structs import replace
 
 import ctxkit as ck
 from ctxkit.metrics import audits, drift, planted_facts_and_compaction_audits, thrash
@@ -152,6 +153,9 @@ def test_a_short_replacement_is_no_marker_and_nothing_inserted_reflects_nothing(
     old = [user("the task"), assistant()]
     (hidden,) = audits(session(*old, Edit(kind="hidden", id="e", targets=(old[1].id,)), user())).to_dict("records")  # fmt: skip
     assert (hidden["marker_only"], hidden["task_lost"]) == (False, False)
+    short = replace(old[1], parts=(ck.session.Text("cut"),))
+    edit = Edit(kind="shortened", id="e", targets=(old[1].id,), inserted=(short,))
+    assert audits(session(*old, edit, user()))["marker_only"].to_list() == [False]
     assert pd.isna(hidden["request_reflected"])
     assert pd.isna(hidden["identifiers_kept"])
 

@@ -229,7 +229,9 @@ def test_there_are_as_many_snippets_as_in_the_document():
         "Agents: [{Name: A, MaxPayloadBytes: 9000}]",
         "Agents: [{Name: A, Model: {ModelId: m, MaxPayloadBytes: 9000}}]",
         "Models: {m: {MaxPayloadBytes: 9000}}\nAgents: [{Name: A, Model: m}, {Name: B, Model: m}]",
+        "Models: {m: {MaxPayloadBytes: 9000}}\nAgents: [{Name: A, Model: {ModelId: m}}]",
         "MaxPayloadBytes: 20000\nAgents: [{Name: A, MaxPayloadBytes: 9000}]",
+        "MaxPayloadBytes: 9000\nAgents: [{Name: A, MaxPayloadBytes: 20000}]",
     ],
 )
 def test_limits_of_a_prompt_are_settings_wherever_they_stand(config, text):

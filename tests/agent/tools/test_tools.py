@@ -7,6 +7,7 @@ import shutil
 import sys
 import threading
 import time
+from inspect import signature
 
 import pytest
 from waiting import wait_until
@@ -58,6 +59,10 @@ def test_the_kits_own_tools_have_the_schema_of_their_function(name, tmp_path):
         assert each.run is not again.run
         assert each.schema is again.schema
         assert each == tool(each.run, permission=each.needs)
+        parameters, schema = signature(each.run).parameters, each.schema.parameters
+        assert list(schema.get("properties", {})) == list(parameters)
+        needed = [name for name, p in parameters.items() if p.default is p.empty]
+        assert schema.get("required", []) == needed
 
 
 @pytest.mark.parametrize(

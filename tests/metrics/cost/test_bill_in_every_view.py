@@ -69,11 +69,16 @@ def test_a_summary_without_a_price_leaves_the_session_without_a_cost_in_every_vi
 
 
 def test_a_total_that_the_log_states_is_the_cost_in_every_view():
+    from ctxkit.cli.session_index import index_session
+    from ctxkit.widgets.folder_board_rows import make_board_row
+
     log = session(user(), assistant("ok"), details={"cost_usd": 0.25})
     assert ck.frame(log, per="session")["cost_usd"].tolist() == [0.25]
     assert ck.score(log, loss=False)["cost_usd"] == 0.25
     assert ck.spend(log).total_usd == 0.25
     assert [p.usd for p in ck.spend(log).by("tool")] == [0.25]
+    listed = index_session(log)
+    assert listed.cost_usd == listed.with_subagents_usd == make_board_row(log).usd == 0.25
 
 
 def test_several_sessions_are_spent_together():

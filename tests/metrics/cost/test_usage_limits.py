@@ -83,11 +83,12 @@ def test_it_says_what_no_log_knows_in_80_columns():
 
 
 def test_titles_are_redacted_and_stay_text():
-    report = ck.metrics.limits([work(f"key {SECRET}", 0), work(EVIL, 1)])
-    shown = str(report) + report._repr_html_() + report.answer
-    assert SECRET not in shown
-    assert list_leaks(str(report)) == []
-    assert list_leaks(report._repr_html_(), html=True) == []
+    for tokens in (5_000, 20_000):  # the largest session is named in the answer, too
+        report = ck.metrics.limits([work(f"key {SECRET}", 0), work(EVIL, 1, tokens=tokens)])
+        shown = str(report) + report._repr_html_() + report.answer
+        assert SECRET not in shown
+        assert list_leaks(str(report)) == []
+        assert list_leaks(report._repr_html_(), html=True) == []
 
 
 def test_each_call_is_split_into_replies_reads_what_was_new_and_what_was_sent_again():
@@ -107,6 +108,8 @@ def test_a_span_is_open_at_its_beginning():
     report = ck.metrics.limits(work("a", 0, 5, 10.0001))
     assert report.last["five hours"].calls_n == 1
     assert report.fullest["five hours"].calls_n == 1
+    apart = ck.metrics.limits(work("a", 0, 5))
+    assert apart.last["five hours"].calls_n == apart.fullest["five hours"].calls_n == 1
     near = ck.metrics.limits(work("a", 0, 4.9999))
     assert near.last["five hours"].calls_n == near.fullest["five hours"].calls_n == 2
     assert (near.last["week"].start, near.last["week"].end) == (1.0, 4.9999 * HOUR + 1)

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import pytest
+from builders import assistant, session, user
+from msgspec.structs import replace
 
 import ctxkit as ck
+from ctxkit.session import Edit, Text
 
 
 def user_messages(messages):
@@ -18,6 +21,19 @@ def test_messages_that_come_back_unchanged_are_not_counted():
     assert len(stayed) > 5  # Codex names all it looks at, and keeps what the user said
     [affected] = ck.frame(replay, per="compaction")["affected_messages_n"]
     assert affected == len(set(edit.targets)) - len(stayed)
+
+
+def test_messages_that_come_back_shorter_are_counted():
+    asked, pasted, reply = user("Fix it."), user("x" * 400), assistant()
+    cut = replace(pasted, parts=(Text("x" * 40),))
+    edit = Edit(
+        kind="summarised",
+        id="e",
+        targets=(asked.id, pasted.id, reply.id),
+        inserted=(asked, cut, user("So far: nothing.")),
+    )
+    log = session(asked, pasted, reply, edit, user(), assistant())
+    assert ck.frame(log, per="compaction")["affected_messages_n"].tolist() == [2]
 
 
 @pytest.mark.long

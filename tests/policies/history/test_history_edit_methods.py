@@ -287,18 +287,46 @@ def test_a_message_that_is_changed_twice_is_named_after_its_original():
         assert twice[place].id.count("~") == 1
 
 
-@pytest.mark.parametrize(("estimated", "is_over"), [(False, True), (True, False)])
-def test_a_window_counts_by_the_measure_that_it_is_told(estimated, is_over):
-    class Threes(Fours):
-        def message(self, m):
-            return 3
+class Equal(Fours):
+    """An estimate that is the same for every message."""
 
+    def __init__(self, tokens):
+        self.tokens = tokens
+
+    def message(self, m):
+        return self.tokens
+
+
+@pytest.mark.parametrize(
+    ("estimate", "keep_tokens", "estimated", "left_n"),
+    [
+        (3, 150, False, 1),
+        (3, 150, True, 3),
+        (3, 6, False, 1),
+        (3, 6, True, 2),
+        (900, 300, False, 3),
+        (900, 300, True, 1),
+    ],
+)
+def test_a_window_counts_by_the_measure_that_it_is_told(estimate, keep_tokens, estimated, left_n):
     log = MessageLog.of(
         [user("x" * 400), user("y" * 400), user("z" * 400), assistant()],
         Fours(),
-        estimator=Threes(),
+        estimator=Equal(estimate),
     )
     history = History.start(log, 0)
-    assert (history.tokens, history.estimated) == (300, 9)
-    window = Window(keep_tokens=150, estimated=estimated)
-    assert (window(history, ContextBudget(1_000, 0, Fours())) is not history) is is_over
+    assert (history.tokens, history.estimated) == (300, 3 * estimate)
+    window = Window(keep_tokens=keep_tokens, estimated=estimated)
+    assert len(window(history, ContextBudget(1_000, 0, Fours()))) == left_n
+
+
+def test_the_summaries_that_stay_are_counted_by_the_same_measure():
+    summary = Message(role="summary", parts=(Text("s" * 400),))
+    later = [user(letter * 400) for letter in "xyz"]
+    log = MessageLog.of(
+        [user("w" * 400), summary, *later, assistant()], Fours(), estimator=Equal(3)
+    )
+    left = Window(keep_tokens=9, estimated=True)(
+        History.start(log, 0), ContextBudget(1_000, 0, Fours())
+    )
+    assert [m.text[0] for m in left.messages] == ["s", "y", "z"]
