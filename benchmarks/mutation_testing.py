@@ -36,7 +36,7 @@ import pytest
 
 from benchmarks.mutation_operators import Fault, plant_fault
 from benchmarks.mutation_scores import FaultFigures, read_equivalent_faults, store_figures
-from benchmarks.tests_by_line import ROOT, SEED, LineMap, read_text
+from benchmarks.tests_by_line import ROOT, SEED, LineMap, collect_tests, read_text
 
 RESULTS = ROOT / "build/mutants.jsonl"
 OPTIONS = [
@@ -304,6 +304,7 @@ def main() -> int:
     parser.add_argument("--keep", action="store_true", help="add the counts to docs/benchmarks.md")
     arguments = parser.parse_args()
     line_map = LineMap.load()
+    line_map.keep_tests(collect_tests(t.partition("::")[0] for t in line_map.seconds).__contains__)
     faults = [
         (package, number, file, fault)
         for package in arguments.packages.split(",")

@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
 ROOT = Path(__file__).parents[1]
 MAP = ROOT / "build/tests-by-line.pickle"
@@ -71,6 +71,7 @@ class LineMap:
             sys.exit("There is no map of tests by line: `make test-map` records one.")
         line_map = cls(**pickle.loads(MAP.read_bytes()))
         line_map.follow_changes()
+        line_map.keep_tests(is_defined)
         return line_map
 
     def save(self) -> None:
@@ -94,6 +95,11 @@ class LineMap:
                 recorded[file] = to_mask(
                     new_lines[file].get(n, 0) for n in to_lines(recorded[file])
                 )
+
+    def keep_tests(self, is_kept: Callable[[str], bool]) -> None:
+        """Leave out the other tests: pytest runs none of its arguments if one of them is gone."""
+        self.seconds = {test: s for test, s in self.seconds.items() if is_kept(test)}
+        self.lines = {test: lines for test, lines in self.lines.items() if test in self.seconds}
 
     @property
     def reach_counts(self) -> dict[str, int]:
@@ -159,6 +165,25 @@ def read_text(file: str) -> str:
     """Return a file of the tree, empty where it is gone."""
     path = ROOT / file
     return path.read_text(encoding="utf-8", errors="replace") if path.is_file() else ""
+
+
+def is_defined(test: str) -> bool:
+    """Return whether the file of a test still defines its function (its parameters may differ)."""
+    file, _, name = test.partition("::")
+    return f"def {name.rpartition('::')[2].partition('[')[0]}(" in _read_text_once(file)
+
+
+@cache
+def _read_text_once(file: str) -> str:
+    return read_text(file)
+
+
+def collect_tests(files: Iterable[str]) -> set[str]:
+    """Return the ids of the tests of some files, as pytest collects them."""
+    existing = sorted({f for f in files if (ROOT / f).is_file()})
+    command = [*PYTEST, "--collect-only", *existing]
+    process = subprocess.run(command, cwd=ROOT, check=False, capture_output=True, text=True)
+    return {line for line in process.stdout.splitlines() if "::" in line}
 
 
 def get_new_lines(old: str, new: str) -> dict[int, int]:

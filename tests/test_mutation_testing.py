@@ -14,10 +14,12 @@ from benchmarks.mutation_testing import Runner, cut_to_change, draw_faults
 from benchmarks.tests_by_line import (
     ROOT,
     LineMap,
+    collect_tests,
     get_bound_names,
     get_changed_lines,
     get_function_lines,
     get_new_lines,
+    is_defined,
     to_lines,
     to_mask,
 )
@@ -109,6 +111,18 @@ def test_tests_fail_in_a_process_with_the_fault_and_pass_in_one_without_it(tmp_p
     verdict, by, _ = run_child([str(good)], (file, source.replace("def short_repr", "def repr_2")))
     assert (verdict, "test_good" in by) == ("noticed", True)
     assert run_child([str(bad)], None)[0] == "noticed"
+
+
+def test_a_test_that_was_renamed_since_the_recording_is_left_out():
+    """Pytest runs none of the tests that it is given if one of them is gone."""
+    here = "tests/test_mutation_testing.py"
+    name = f"{here}::test_what_makes_no_difference_is_not_planted"
+    good, gone, other_case = f"{name}[max(a, b)-0]", f"{here}::test_gone", f"{name}[gone]"
+    line_map = LineMap(dict.fromkeys((good, gone, other_case), 1.0), {good: {}, gone: {}})
+    line_map.keep_tests(is_defined)
+    assert list(line_map.seconds) == [good, other_case]
+    line_map.keep_tests(collect_tests([here, "tests/gone.py"]).__contains__)
+    assert (list(line_map.seconds), list(line_map.lines)) == ([good], [good])
 
 
 def run_child(tests, fault):
