@@ -136,6 +136,19 @@ def test_the_newer_order_is_by_type_and_words_of_the_query():
     assert rank_by_score([*some, named], "retry policy")[0].name == "retry-policy"
 
 
+def test_a_number_counts_like_a_word_and_not_as_a_part_of_another_number():
+    """In the name or the description it counts twice as much as in the body."""
+    words = {
+        "retry-7": 2, "retry-17": 0, "retry policy": 2, "other": 0,
+    }  # fmt: skip
+    for name, points in words.items():
+        query = frozenset(["policy" if "policy" in name else "7"])
+        none = score_entry(made("x", "reference"), query)
+        assert score_entry(made(name, "reference"), query) - none == points
+        in_body = made("x", "reference", body=f"As in {name}.")
+        assert score_entry(in_body, query) - none == points // 2
+
+
 def test_a_number_of_one_digit_decides_among_entries_of_one_kind():
     tools = [made(f"tool-{n}", description=f"for jobs of kind {n}") for n in range(1, 26)]
     assert rank_by_score(tools, "which tool for the job of kind 7?")[0].name == "tool-7"

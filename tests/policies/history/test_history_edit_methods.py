@@ -111,6 +111,13 @@ def test_a_group_of_which_one_goes_goes_whole():
     assert roles(h.summarise(3, "S")) == ["summary", "user"]
 
 
+def test_a_range_begins_at_the_next_place_that_parts_no_call_from_its_result():
+    h = shown(user(), *step(), user("more"), *step(), user("go on"))
+    for start in (2, 3):  # position 2 is the result of the call before it
+        assert h.drop(6, start=start).messages == (*h.messages[:3], h.messages[6])
+    assert h.drop(3, start=2) is h
+
+
 def test_a_pending_group_stays_whole():
     asked = call("rm", "a", path="x")
     h = shown(user(), asked, result("waits", "a", pending=True), user("go on"))

@@ -7,6 +7,7 @@ import time
 import tracemalloc
 import weakref
 
+import numpy as np
 import pytest
 from builders import assistant, result, summarised, tool_call, user
 from conftest import examples, sample
@@ -150,6 +151,20 @@ def test_an_interrupt_leaves_nothing_half_read(monkeypatch):
     monkeypatch.undo()
     made = ExtractiveSummariser(share=1.0)(SummariserInput(history, 8))
     assert made == by_definition(list(history.messages[:8]), SummariserInput(history, 8).tokens)
+
+
+def test_a_message_that_is_repeated_makes_its_words_no_more_common():
+    """The weight of a term of a focus counts different messages."""
+    messages = [user("The alpha release."), user("The beta release."), user("Neither of both.")]
+    lines = line_index.index_for_messages(messages)
+    parts = lines.parts(messages)
+    weighed = tfidf_extracts_and_focus.weigh_lines(lines, parts)
+    focus = tfidf_extracts_and_focus.parse_focus("alpha beta")
+    once, often = (
+        tfidf_extracts_and_focus.FocusMatcher(lines, focus, all_parts).lines(weighed).tolist()
+        for all_parts in (parts, np.repeat(parts, (1, 9, 1)))
+    )
+    assert once == often == [0.5, 0.5, 0.0]
 
 
 def test_a_log_without_a_message_has_no_extract():
