@@ -221,9 +221,8 @@ class Runner:
     def find_tests(self, file: str, fault: Fault) -> list[str]:
         """Return the tests that reach a fault: tables, then those that reach few lines."""
         lines = {file: {fault.line}}
-        if fault.in_function:
-            tests = self.line_map.find_tests_of_lines(lines)
-        else:
+        tests = self.line_map.find_tests_of_lines(lines) if fault.in_function else set()
+        if not tests:  # it runs on import
             tests = self.line_map.find_tests_of_names(fault.names, file)
             tests |= {t for t in self.line_map.seconds if t.startswith(TABLE_TESTS)}
         return sorted(tests, key=lambda t: (not t.startswith(TABLE_TESTS), self.reach_counts[t], t))
