@@ -15,6 +15,8 @@ from ctxkit.policies import (
     Clear,
     KeepNewestToolPairs,
     MessageLog,
+    ReplyShortening,
+    ResultEvictionOverBudget,
     Rules,
 )
 from ctxkit.policies.result_clearing_and_cache_ttl import (
@@ -220,3 +222,18 @@ def test_no_names_allow_all_tools():
     assert results(rule(h, ROOM)).count(CLEARED_PLACEHOLDER) == 4
     assert results(replace(rule, allow=())(h, ROOM)) == results(rule(h, ROOM))
     assert replace(rule, deny=("read*",))(h, ROOM) is h
+
+
+@pytest.mark.parametrize(("max_tokens", "evicted_n"), [(2_001, 0), (2_000, 3)])
+def test_only_results_count_against_the_budget_of_results(max_tokens, evicted_n):
+    """Replies that another part cuts before change nothing: four results have 8,004 characters."""
+    log = MessageLog(CHARS)
+    for _ in range(4):
+        for message in (user(), assistant("word " * 800), *step("read_file", "x" * 2_001)):
+            log.append(message)
+    log.append(user())
+    log.open()
+    evict = ResultEvictionOverBudget(max_tokens=max_tokens, keep_last=1, manifest=False)
+    sent = run_rules(log, Rules(pruning=ReplyShortening() | evict)).coming().messages
+    assert all(len(m.text) < 2_100 for m in sent)  # the replies are cut
+    assert [len(m.text) < 2_001 for m in sent if m.role == "tool"].count(True) == evicted_n
