@@ -167,6 +167,18 @@ def test_a_message_that_is_repeated_makes_its_words_no_more_common():
     assert once == often == [0.5, 0.5, 0.0]
 
 
+def test_texts_outside_the_log_fill_the_index_once_each(monkeypatch):
+    """A message counts its characters and 500 more; a full index is replaced by a new one."""
+    monkeypatch.setattr(line_index, "MAX_CACHED_CHARS", 1_499)
+    lines = line_index.index_for_messages([user("Of the log.")])
+    summary = [user("a" * 400)]
+    for _ in range(3):
+        lines.parts_outside_log(summary)
+    assert not lines.full
+    lines.parts_outside_log([user("b" * 100)])
+    assert lines.full
+
+
 def test_a_log_without_a_message_has_no_extract():
     log = MessageLog(Fours())
     log.open()

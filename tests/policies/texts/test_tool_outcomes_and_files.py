@@ -96,10 +96,12 @@ def test_reasoning_is_cut_and_absent_where_nothing_was_thought():
 
 def test_exploration_and_symbols_are_read_off_the_calls():
     acts = tool_outcomes_and_files.collect_actions(
-        [m for _ in range(3) for m in did("read_file", path="a.py")] + did("grep", pattern="TODO")
+        [m for _ in range(3) for m in did("read_file", path="a.py")]
+        + did("grep", pattern="TODO")
+        + did("write_file", path="b.py")
     )
     block = tool_outcomes_and_files.format_exploration_block(acts)
-    assert "Files read: 1 (3 reads)" in block
+    assert "Files read: 1 (3 reads)" in block  # what is only written is not read
     assert "  grep: TODO" in block
     assert "  read 3 times: a.py" in block
     assert (
