@@ -117,7 +117,7 @@ def test_a_short_key_is_hidden_where_its_message_has_it_in_no_such_form():
 
 @pytest.mark.parametrize("make", [secret_corpus.prefixed, secret_corpus.beside])
 def test_no_value_of_the_corpus_shows_a_secret(make):
-    rows = make(2)  # keys of 22 characters: too short to be hidden as long ids
+    rows = make(2)  # keys beside a name have 22 characters: too short for long ids
     leaks = [
         (kind, item.text)
         for kind, text, secret in rows
