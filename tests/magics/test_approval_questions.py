@@ -84,6 +84,7 @@ def test_a_marker_anywhere_in_a_command_is_visible(before, after):
 
 
 @given(st.dictionaries(TEXTS, VALUES, max_size=4))
+@example({"path": "a\nmode: b\n  c\n", "mode": "d", "at = 1: x": [None, {"n": "1\n2"}]})
 def test_a_call_can_be_read_back_from_its_question(arguments):
     assert arguments_of(make_approval_question(ToolCall("c", "t", arguments)).whole) == arguments
 
@@ -160,12 +161,15 @@ def test_all_that_an_agent_tells_of_a_call_is_in_the_question(more):
     for told in (
         {"title": text, "rawInput": {"path": "a"}},
         {"title": text, "locations": [{"path": "a"}]},
+        {"kind": text, "rawInput": {"path": "a"}},
         {"rawInput": {"command": text}},
         {"rawInput": [text]},
         {"locations": [{"path": "a"}, {"path": text}]},
         {"content": [{"type": "content", "content": {"type": "text", "text": text}}]},
         {"content": [{"type": "diff", "path": "a", "oldText": "x\n", "newText": f"x\n{text}"}]},
         {"content": [{"type": "diff", "path": text, "oldText": "", "newText": "x"}]},
+        {"content": [{"type": "diff", "path": "a", "oldText": f"x\n{MARKER}", "newText": "x\n"}]},
+        {"content": [{"type": "content", "content": {"type": "text", "text": "a"}}, {"b": text}]},
         {"content": text},
     ):
         assert MARKER in permission(**told), told

@@ -6,6 +6,7 @@ import builtins
 from pathlib import Path
 
 import pytest
+from IPython.core.error import UsageError
 from magics.ipython_shells import completions
 
 from ctxkit.errors import BadArguments
@@ -65,7 +66,9 @@ def test_help_is_there_in_an_empty_cell(shell, magic):
 
 
 def test_an_empty_cell_without_h_is_refused_as_before(shell):
-    assert not shell.run_cell("%%agent --session x").success
+    refused = shell.run_cell("%%agent --session x").error_in_exec
+    assert isinstance(refused, UsageError)
+    assert "cell body is empty" in str(refused)
 
 
 def test_any_config_runs_by_a_script(shell):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from pathlib import Path
 
@@ -22,6 +23,8 @@ from ctxkit.presets.config_text_reading_and_writing import (
 )
 from ctxkit.presets.fuseraft_config import MAX_AGENTS, MAX_STATES, MAX_TRANSITIONS
 from ctxkit.teams import parse_plan
+from ctxkit.teams.handoffs_and_contracts import _MAX_CHANGES
+from ctxkit.teams.sub_agents_and_permissions import MAX_GLOBS
 from ctxkit.teams.team_definition import MAX_CONTRACT_FAILURES, MAX_SILENT_TURNS
 from ctxkit.teams.turn_decisions import find_signals
 
@@ -413,7 +416,8 @@ def test_stages_make_no_more_states_than_a_team_may_have(tmp_path):
 def test_the_bounds_of_team_files_stand_in_the_policy():
     policy = (Path(__file__).parents[2] / "SECURITY.md").read_text()
     for bound in (
-        f"{MAX_AGENTS} agents", f"{MAX_STATES:,} states", f"{MAX_TRANSITIONS:,} transitions", f"{MAX_BYTES:,} bytes",
+        f"{MAX_AGENTS} agents", f"{MAX_STATES:,} states", f"{MAX_TRANSITIONS:,} transitions",
+        f"{MAX_TRANSITIONS:,} contracts", f"{MAX_GLOBS} globs", f"{_MAX_CHANGES} turns of `changes_read`", f"{MAX_BYTES:,} bytes",
         f"{MAX_DEPTH} levels deep", f"{MAX_VALUES:,} values", f"numbers of {MAX_DIGITS:,} characters",
     ):  # fmt: skip
-        assert bound in policy
+        assert re.search(rf"(?<![\d,]){re.escape(bound)}", policy), bound

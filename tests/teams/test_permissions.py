@@ -114,6 +114,8 @@ def test_a_discovery_brief_of_an_earlier_run_seeds_the_envelope(tmp_path):
         ("a/**/b", "a/x/y/b", "a/x/y/c"),
         (".fuseraft/red-team/**", ".fuseraft/red-team/x.md", ".fuseraft/x.md"),
         ("a?.txt", "ab.txt", "a/.txt"),
+        ("src/out", "src/out", "src/out/a.py"),
+        ("**/test*/**/*.py", "tests/test_a.py", "tests/a.txt"),
         ("**", "anything/at/all", None),
     ],
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter, defaultdict
 
 import pytest
 from builders import assistant, result, session, tool_call, usage, user
@@ -11,8 +12,9 @@ from msgspec.structs import replace
 import ctxkit as ck
 from ctxkit._internal.formatting_and_sanitizing import format_usd
 from ctxkit.errors import BadArguments
-from ctxkit.widgets.result_removal_break_even_widget import _HEAD as HEAD
 
+TIERED = "claude-sonnet-4-20250514"
+"""A model whose prompts of more than 200,000 tokens cost twice as much."""
 BILLING = ck.read(ck.samples.path())
 
 
@@ -32,14 +34,20 @@ def test_the_formula_is_the_difference_of_the_bills(widget):
 
 
 def test_the_bar_and_the_table_have_the_same_tokens(widget):
-    page, (head, before, after) = widget.to_html(), [HEAD, *widget.rows()]
-    assert head[4] == "taken out"
-    for kind, *tokens in zip(head[1:5], before[1:5], after[1:5], strict=True):
-        for n in tokens:
-            assert n == "—" or f"{kind} {n}" in page
-    assert before[4] == f"{widget.removal.block.tokens:,}"
-    total = sum(int(n.replace(",", "")) for n in before[1:5])
-    assert total == widget.strip.tokens
+    head, *rows = (
+        re.findall(r"<t[hd][^>]*>(.*?)</t[hd]>", row)
+        for row in re.findall(r"<tr>(.*?)</tr>", widget.to_html())
+    )
+    bars: dict[str, Counter] = defaultdict(Counter)
+    pieces = r'<rect x="[^"]*" y="([^"]*)"[^>]*><title>[^<]* ([\d,]+) tokens ([^<]+)</title>'
+    for bar, tokens, kind in re.findall(pieces, widget.to_html()):
+        bars[bar][kind] += int(tokens.replace(",", ""))
+    assert [row[0] for row in rows] == ["as it is", "without it"]
+    for row, bar in zip(rows, bars.values(), strict=True):
+        drawn = {kind: f"{tokens:,}" for kind, tokens in bar.items()}
+        assert dict(zip(head[1:5], row[1:5], strict=True)) == {"taken out": "—"} | drawn
+    before, after = (sum(bar.values()) for bar in bars.values())
+    assert (before, before - after) == (widget.strip.tokens, widget.removal.block.tokens)
 
 
 @pytest.mark.parametrize("tokens", [40_000, 240_000])
@@ -49,14 +57,15 @@ def test_the_next_call_costs_what_the_log_pays(tokens):
     for n in range(4):
         read = tokens + 900 * (n - 1) if n else 0
         spent = replace(usage(10, read=read), cache_write_1h_tokens=tokens + 900 * n - read)
-        asked = assistant("", tool_call(), usage=spent, model="claude-sonnet-4-5")
+        asked = assistant("", tool_call(), usage=spent, model=TIERED)
         log += [asked, result("word " * 700, asked)]
     recorded = session(*log)
     removal, spent = ck.break_even(recorded, 3).removal, recorded.call(3).message.usage
     assert spent.cache_write_1h_tokens == removal.before().written
     assert removal.dollars(removal.before()) == pytest.approx(
-        ck.prices.price("claude-sonnet-4-5").prompt_usd(spent)
+        ck.prices.price(TIERED).prompt_usd(spent)
     )
+    assert removal.price.input == pytest.approx(6e-6 if tokens > 200_000 else 3e-6)
     assert removal.write_price == 2 * removal.price.input
 
 
