@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import threading
 import time
 from contextlib import suppress
@@ -281,10 +282,15 @@ def test_a_memory_that_hangs_counts_for_the_limit(tmp_path, monkeypatch, hangs):
             await asyncio.sleep(HANG if hangs == "after" else 0)
             return True
 
+    class Slow(Says):
+        async def __call__(self, request, emit):
+            await asyncio.sleep(0.1)
+            return await super().__call__(request, emit)
+
     monkeypatch.setattr("ctxkit.agent.live_session.MEMORY_GRACE", 0.3)
     memory = SessionMemory(MemoryStore([tmp_path / "home"], tmp_path), [Hangs()])
     heard = []
-    with LiveSession("one", model=Says(), rules=Rules(counter=COUNT), clock=time.time,
+    with LiveSession("one", model=Slow(), rules=Rules(counter=COUNT), clock=time.time,
                      workspace=Workspace(tmp_path), memory=memory, limits=Limits(seconds=0.5),
                      listener=heard.append) as live:  # fmt: skip
         live.inject("memory")
@@ -294,7 +300,9 @@ def test_a_memory_that_hangs_counts_for_the_limit(tmp_path, monkeypatch, hangs):
         assert outcome.ended == ("limit" if hangs == "before" else "answered")
         failed = [e.payload["error"] for e in heard if e.kind == "memory_failed"]
         assert len(failed) == 1
-        assert "did not answer in what the limit of the turn left" in failed[0]
+        said_so = "did not answer in what the limit of the turn left"
+        seconds = float(re.search(rf"{said_so} \((\S+) s\)", failed[0])[1])
+        assert seconds == 0.5 if hangs == "before" else 0.3 <= seconds <= 0.4
 
 
 # -- agents of other programs ------------------------------------------------------------------------

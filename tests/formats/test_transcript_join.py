@@ -189,8 +189,13 @@ def test_what_is_no_transcript_is_named(tmp_path):
 def test_a_transcript_of_another_session_is_left_alone(tmp_path):
     folder = make_folder(tmp_path / "bodies", session="22222222-bbbb")
     path = write_transcript(tmp_path / "s.jsonl")
-    assert len(ck.read_all([folder, path], progress=False)) == 2
-    assert join_transcript(ck.read(folder), ck.read(path)).faults
+    bodies, transcript = ck.read(folder), ck.read(path)
+    together = {s.id: s for s in ck.read_all([folder, path], progress=False)}
+    assert together.keys() == {bodies.id, transcript.id}
+    for alone in (bodies, transcript):
+        assert together[alone.id].log == alone.log
+        assert together[alone.id].faults == alone.faults == ()
+    assert join_transcript(bodies, transcript).faults
 
 
 def look(where: str) -> str:

@@ -29,6 +29,11 @@ def test_an_interval_holds_every_closed_loop_of_its_kind(before, after, family):
     assert all(wide.low <= run.ratio <= wide.high for run in runs)
     assert (wide.factor, wide.studies) == (studied.factor, studied.studies)
     assert wide.low <= studied.low <= studied.high <= wide.high
+    for end in (0.01, 9.0):  # an interval that lies below all runs, and one above them
+        wide = run_elongation_from_studies.widen_interval_to_closed_loop_runs(
+            studied._replace(low=end, high=end), after
+        )
+        assert all(wide.low <= run.ratio <= wide.high for run in runs)
 
 
 def test_rules_that_change_nothing_and_kinds_without_a_closed_loop_stay_as_they_were(monkeypatch):

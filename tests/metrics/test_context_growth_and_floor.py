@@ -112,11 +112,13 @@ def test_a_window_that_nobody_knows_is_the_usual_one_or_the_largest_prompt(monke
     monkeypatch.setattr(prices, "_registered", {})
     prices.register("unheard-of-model", prices.Price(input=1e-6, output=2e-6))
     small, large = (
-        GrowthProfile(make_session((10_000, 0, 0), (n, 0, 10), model="unheard-of-model"))
+        GrowthProfile(
+            make_session((10_000, 0, 0), (n, 0, 10), (n - 500, 0, 20), model="unheard-of-model")
+        )
         for n in (11_000, 300_000)
     )
     assert small.window == (200_000, "assumed")
-    assert large.window[0] == 300_000
+    assert large.window == (300_000, "assumed")
 
 
 @pytest.mark.parametrize(

@@ -148,15 +148,20 @@ def test_it_prints_the_setting_in_80_columns(answer):
 
 def test_the_later_half_has_no_say_in_what_is_tried_on_it(answer):
     half = answer.session_costs[:4]
+    # to the later half the default is free, and all other sizes are dear
     dear = [
-        m._replace(costs={n: ThresholdCostAndLoss(1 / n, 1.0) for n in m.costs})
+        m._replace(
+            costs={n: ThresholdCostAndLoss(9.0 * (n != answer.default), 1.0) for n in m.costs}
+        )
         for m in answer.session_costs[4:]
     ]
+    assert choose_threshold([*half, *dear], answer.default, 0.05) == answer.default
     tried = validate_on_later_sessions([*half, *dear], answer.default, 0.05)
     assert (
         tried.size
         == answer.later_sessions_trial.size
         == choose_threshold(half, answer.default, 0.05)
+        != answer.default
     )
     assert tried.loss == 1.0
 

@@ -248,7 +248,9 @@ def test_an_agents_tokens_are_spent_at_the_sum_itself():
     def first_due(trigger):
         return trigger.first(UnprunedForecast(history, ContextBudget(9000, 0, Fours())), 0, 3)
 
-    assert [first_due(t.TokensSpent(n)) for n in (100, 101, 400, 401)] == [1, 2, 2, 3]
+    for agent in (None, history.log.agent):
+        spent = [first_due(t.TokensSpent(n, agent)) for n in (100, 101, 400, 401)]
+        assert spent == [1, 2, 2, 3]
     assert [first_due(t.TurnTokensSpent(n)) for n in (99, 100, 299, 300)] == [1, 2, 2, 3]
     assert [first_due(t.Turns(n)) for n in (1, 2, 3)] == [1, 2, 3]
     assert [first_due(t.Count(n)) for n in (1, 2, 3, 4, 5, 6)] == [0, 1, 1, 2, 2, 3]

@@ -190,6 +190,7 @@ def test_a_handoff_keeps_its_newest_lines_within_a_bound():
     assert len(point.handoff_md) <= 8_100 < len(wild.handoff_md)
     assert lines[0] == "(earlier lines left out)"
     assert lines[-1].startswith("- ask 11.7 ")
+    assert wild.handoff_md.endswith("\n".join(["", *lines[1:]]))  # whole lines
     assert all(len(line) < 260 for line in lines)
     assert point.pending_work == wild.pending_work
 

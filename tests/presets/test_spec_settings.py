@@ -137,15 +137,18 @@ def test_a_report_names_each_tool_schema_and_the_largest_is_first():
 
 def test_a_summary_stays_and_a_pruned_result_is_back_in_the_record():
     """D3: A compaction is an entry of the log; pruning leaves no entry and acts for one call."""
-    log = session(*(replace(m, time=1_000.0 * n) for n in range(30)
+    log = session(*(replace(m, time=10.0 * n + 1_000 * (n // 5)) for n in range(30)
                     for m in (user(f"ask {n}"), *step("bash", "y" * 9_000),
                               assistant("ok", usage=usage(2_000 * n)))))  # fmt: skip
     rules = preset("fased", context_window=60_000, summariser="extractive",
                    context_pruning="cache-ttl")  # fmt: skip
     done = ck.replay(log, rules)
-    pruned = [i for n in range(len(done.calls)) for i in done.sent(n) if i.pruned]
-    assert pruned
-    assert {i.message.role for i in pruned} == {"tool"}
+    prompts = [done.sent(n) for n in range(len(done.calls))]
+    pruned = [[i.message for i in sent if i.pruned] for sent in prompts]
+    assert {m.role for messages in pruned for m in messages} == {"tool"}
+    whole_ids = [{i.message.id for i in sent if not i.pruned} for sent in prompts]
+    for messages, whole_in_next in zip(pruned, whole_ids[1:], strict=False):
+        assert {m.id for m in messages} <= whole_in_next
     assert {e.kind for e in done.edits} == {"summarised"}
     assert {type(e).__name__ for e in done.log} == {"Message", "Edit"}
     whole = {m.id: m.parts for m in log.messages}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from math import ceil
+
 import pytest
 from builders import assistant, session, step, user
 
@@ -44,7 +46,14 @@ def test_tyrum_compacts_near_the_limit_of_the_context():
     assert sizes[first - 1] < 16_000 <= sizes[first]
     texts = prompt_texts(done, first)
     assert not any(t.startswith("ask 0 x") for t in texts)
-    assert texts[-1].startswith(f"ask {first} x")
+    assert [t.split(" x")[0].split(" y")[0] for t in texts[1:]] == [
+        f"done {first - 1}",
+        f"ask {first}",
+    ]
+    for reserve, call in ((3_999, first + 1), (4_000, first)):
+        # the prompt of the first compaction just reaches the limit, or is a token too small
+        exact = {"context_window": ceil(sizes[first]) + 4_000, "reserved_input_tokens": reserve}
+        assert get_first_call(ck.replay(session(*messages), preset("tyrum", **exact))) == call
 
 
 def test_fased_compacts_a_session_that_a_turn_left_over_its_threshold():

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import msgspec
+import pytest
 
 from ctxkit import studies
 from ctxkit.engine import load_training_counts
@@ -79,10 +80,19 @@ def test_carried_tokens_have_a_price_only_with_that_of_the_model():
         )
         is None
     )
-    lost = {k: msgspec.structs.replace(c, lost=c.expected) for k, c in row.counts.items()}
-    assert studies.forecast_and_threshold_holdout.price_tokens_shared_between_calls(
-        msgspec.structs.replace(row, counts=lost)
-    ) > studies.forecast_and_threshold_holdout.price_tokens_shared_between_calls(row)
+    all_read, all_written = (
+        studies.forecast_and_threshold_holdout.price_tokens_shared_between_calls(
+            msgspec.structs.replace(
+                row,
+                counts={
+                    k: msgspec.structs.replace(c, lost=c.expected * is_lost)
+                    for k, c in row.counts.items()
+                },
+            )
+        )
+        for is_lost in (False, True)
+    )
+    assert all_written == pytest.approx(all_read * 1.25 / 0.1)  # shares of Claude's input price
 
 
 def has_hits(row):

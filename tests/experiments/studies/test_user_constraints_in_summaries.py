@@ -90,7 +90,17 @@ def test_orders_about_replies_or_for_a_case_are_rules(order):
     assert [s.kind for s in parse_rules_and_statements(order)] == [SentenceKind.BINDS]
 
 
-@pytest.mark.parametrize("text", ["When you left, the test was green.", "When I run it, it fails."])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "When you left, the test was green.",
+        "When I run it, it fails.",
+        "After you changed it, we saw the error.",
+        "Before I opened the file, I read the log.",
+        "While you worked, you changed two files.",
+        "Once I saved it, that worked.",
+    ],
+)
 def test_what_tells_of_a_case_is_no_order(text):
     assert SentenceKind.BINDS not in {s.kind for s in parse_rules_and_statements(text)}
 

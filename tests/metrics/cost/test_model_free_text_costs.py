@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 
 import ctxkit as ck
+from ctxkit.engine.run_and_session_conversion import get_run_of_replay
+from ctxkit.experiments.cost_and_loss_scores import SessionAnalysisCache, score_run
 from ctxkit.policies import FuseraftSummary, HybridSummary, Rules
 from ctxkit.policies.tool_evidence_summaries import HybridSummariser
 from ctxkit.session import Text, Usage
@@ -73,10 +75,13 @@ def test_a_function_that_says_what_it_cost_is_billed_by_that():
         usage = Usage(cost_usd=0.5)
         return history.summarise(len(history) - 20, "So far: little", "old", usage=usage)
 
-    replay = ck.replay(SAMPLE, Rules(paid, ABOVE))
+    record = ck.read(SAMPLE)
+    replay = ck.replay(record, Rules(paid, ABOVE))
     n = len(replay.edits)
     assert n
     assert costs(replay) == pytest.approx([0.5 * n] * 4)
+    score = score_run(SessionAnalysisCache(record), get_run_of_replay(replay), "paid")
+    assert score["summaries_usd"] == pytest.approx(0.5 * n)
 
 
 # -- What a summary holds of the record is worked out by rules: a model is billed for its own words alone.
