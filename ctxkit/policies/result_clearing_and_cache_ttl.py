@@ -440,13 +440,12 @@ class _VisibleMessages:
         """Results that changed since the last call after a pause."""
 
     def follow(self, view: ScheduleView, added: Iterable[int], hidden: Iterable[int]) -> None:
-        """Apply the news of a call."""
+        """Apply the news of a call; a result that is hidden is also among the events of the call."""
         for p in hidden:
             positions = self._of_role[view.role(p)]
             i = bisect_left(positions, p)
             if positions[i : i + 1] == [p]:
                 del positions[i]
-            self.changed_results.add(p)
         for p in added:
             if view.role(p) != TOOL or self.rule.concerns(view, p):
                 insort(self._of_role[view.role(p)], p)
