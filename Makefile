@@ -78,11 +78,12 @@ test-engines: $(STAMP)  ## presets beside the programs' own code, from npm, on t
 	CTXKIT_ENGINES=.engines CTXKIT_ENGINES_TABLE=docs/engines.json $(BIN)/python -m pytest -q tests/engines
 	$(BIN)/python docs/make_conformance.py
 
-check: $(STAMP)  ## ruff, mypy --strict, import-linter, codespell
+check: $(STAMP)  ## ruff, mypy --strict, import-linter, codespell, proselint
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/codespell *.md docs ctxkit
+	$(BIN)/python docs/check_prose.py
 
 format: $(STAMP)  ## let ruff format and fix
 	$(BIN)/ruff format .

@@ -90,7 +90,7 @@ def measure_rule_survival() -> str:
     return (
         f"With `keep_rules`, at least {lowest_share:.0%} of the rules survive under each of {len(frame)} presets."
         f" {cheap_presets_n} presets send at most 2 % more tokens"
-        + (f"; the others keep very small contexts and send more ({names})" if names else "")
+        + (f"; the others keep smaller contexts and send more ({names})" if names else "")
         + f". Data: {RULE_CONVERSATIONS} synthetic conversations (seeds 0-0 to 0-{RULE_CONVERSATIONS - 1}) with"
         f" {RULES_PER_CONVERSATION} rules each, in {min(RULES_PER_CONVERSATION, len(HELD_OUT_WORDINGS))} wordings"
         " that were not used to write the extractor, and windows of 64,000 tokens.\n\n"

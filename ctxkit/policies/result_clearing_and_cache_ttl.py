@@ -440,7 +440,7 @@ class _VisibleMessages:
         """Results that changed since the last call after a pause."""
 
     def follow(self, view: ScheduleView, added: Iterable[int], hidden: Iterable[int]) -> None:
-        """Apply the news of a call; a result that is hidden is also among the events of the call."""
+        """Apply the news of a call; a hidden result is also among the events of the call."""
         for p in hidden:
             positions = self._of_role[view.role(p)]
             i = bisect_left(positions, p)
