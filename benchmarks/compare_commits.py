@@ -71,10 +71,12 @@ def compare_figures(old: Path, new: Path, renamed: dict[str, str]) -> list[str]:
     counts: Counter[str] = Counter()
     examples: dict[str, list[str]] = {}
     for key in sorted(before.keys() | after.keys()):
-        old_columns = {
-            renamed.get(name, name): values for name, values in before.get(key, {}).items()
-        }
         new_columns = after.get(key, {})
+        # the table may rename a column of another view that this view calls by the old name
+        old_columns = {
+            name if name in new_columns else renamed.get(name, name): values
+            for name, values in before.get(key, {}).items()
+        }
         for name in sorted(old_columns.keys() | new_columns.keys()):
             if old_columns.get(name) != new_columns.get(name):
                 column = f"{key.rpartition('/')[2]}.{name}"
