@@ -476,7 +476,6 @@ def find_first_compaction_call(log: MessageLog, rules: Rules, limit: int | None 
         limit: tokens that a prompt may have; None: the limit of the rules.
     """
     run = RulesRun(log, rules, limit)
-    run.clock.sync()
     if rules.policy is None:
         return log.calls
     return _build_due_search(run, rules)(run.forecast_from(0), 0, log.calls)
