@@ -173,4 +173,5 @@ def test_a_link_beside_the_history_is_not_followed(tmp_path: Path):
 def test_a_request_that_was_cancelled_says_by_whom(tmp_path: Path, reason: str, stop: str):
     talk = [said("user", "go", ts=1), said("assistant", "a")]
     session = task(tmp_path / "t", talk, [request(after=-1, tokensIn=5, cancelReason=reason)])
-    assert session.messages[1].stop == stop
+    reply = session.messages[1]
+    assert (reply.stop, reply.is_error) == (stop, stop == "error")

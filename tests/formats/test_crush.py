@@ -50,3 +50,13 @@ def test_a_reply_that_ended_in_an_error_is_no_answer(tmp_path: Path):
         ("error", True),
         (None, False),
     ]
+
+
+def test_messages_of_an_unknown_role_are_counted_by_their_role(tmp_path: Path):
+    database = sqlite3.connect(crush(tmp_path / "crush.db"))
+    with database:
+        database.execute("UPDATE messages SET role = 'note' WHERE id = 'm0'")
+        database.execute("UPDATE messages SET role = '' WHERE id = 'm7'")
+    database.close()
+    skipped = ck.read(tmp_path / "crush.db").skipped
+    assert skipped == {"message: note": 1, "message: no role": 1}

@@ -39,7 +39,7 @@ def test_a_part_belongs_to_the_message_that_it_names_and_without_a_name_to_the_c
         for n, part in enumerate(texts)
     )
     (session,) = read_source(Source("run.jsonl", OPENCODE_RUN + data))
-    assert [[p.text for p in m.parts] for m in session.messages[-2:]] == [
-        ["One.", "Two."],
-        ["Three."],
+    assert [(m.id, [p.text for p in m.parts]) for m in session.messages[-2:]] == [
+        ("a", ["One.", "Two."]),
+        ("b", ["Three."]),
     ]

@@ -94,6 +94,22 @@ def test_otlp_spans_of_a_conversation_are_a_session():
     assert s.call(0).message.latency == 1
 
 
+def test_lists_of_messages_inside_attributes_are_numbered_messages():
+    """Phoenix exports nested attributes; a list of plain values stays one value."""
+    nested = {
+        "openinference.span.kind": "LLM",
+        "llm": {
+            "input_messages": [{"message": {"role": "user", "content": "hi"}}],
+            "output_messages": [{"message": {"role": "assistant", "content": "ho"}}],
+            "token_count": {"prompt": 12},
+        },
+    }
+    (s,) = read_source(
+        Source("t.jsonl", lines({"context": {"span_id": "s"}, "attributes": nested}))
+    )
+    assert [(m.role, m.text) for m in s.messages] == [("user", "hi"), ("assistant", "ho")]
+
+
 @pytest.mark.parametrize("kind", ["arrayValue", "kvlistValue"])
 def test_an_attribute_nested_without_end_does_not_stop_the_reading_of_its_trace(kind):
     values = "%s" if kind == "arrayValue" else '{"key": "k", "value": %s}'
