@@ -250,7 +250,7 @@ def _is_refused_with_thinking(
 
 def _has_only_whole_prompts(run: RunLike, refused: AbstractSet[str]) -> bool:
     """Return True where the first prompt of an unpruned run and those after its compactions are
-    whole (`_is_whole_prompt`); False: one may not be, or has been compacted again.
+    whole (`_is_whole_prompt`); False: one may not be, or was in force before the run began.
     """
     begin, stop, pairs = run.begin, run.call, _ToolPairs.of(run.log)
     if begin < stop and not pairs.is_whole_beginning(run.log.upto[begin], refused):
