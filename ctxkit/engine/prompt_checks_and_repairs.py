@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import accumulate, chain
+from math import nan
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from msgspec.structs import replace
@@ -185,12 +186,13 @@ def count_refused_calls(session: Session, run: RunLike) -> int | None:
     model, refused, binds_thinking = _get_refusal_rules(session)
     if not refused:
         return None
-    begin, stop = run.begin, run.call
+    begin, stop, is_pruned = run.begin, run.call, run.rules.pruning is not None
+    if not binds_thinking and not is_pruned and _has_only_whole_prompts(run, refused):
+        return 0  # nearly all runs of a sweep end here
     histories = {begin: History.start(run.log)}  # in the order of their calls
     for compaction in run.compactions:
         call = compaction.call
         histories[call if call > begin else begin] = compaction.new  # noqa: FURB136  in half the time
-    is_pruned = run.rules.pruning is not None
     if binds_thinking:
         keeps_thinking = has_api_written_summaries(run.rules.policy)
         guard = PromptRepairer(model, keeps_thinking=keeps_thinking)
@@ -246,6 +248,22 @@ def _is_refused_with_thinking(
     return bool(find_refusals(prompt, model, stale_thinking_ids=guard.stale))
 
 
+def _has_only_whole_prompts(run: RunLike, refused: AbstractSet[str]) -> bool:
+    """Return True where the first prompt of an unpruned run and those after its compactions are
+    whole (`_is_whole_prompt`); False: one may not be, or was in force before the run began.
+    """
+    begin, stop, pairs = run.begin, run.call, _ToolPairs.of(run.log)
+    if begin < stop and not pairs.is_whole_beginning(run.log.upto[begin], refused):
+        return False
+    for compaction in run.compactions:
+        call = compaction.call
+        if call < begin or (
+            call < stop and not _is_whole_prompt(compaction.new, call, refused, pairs)
+        ):
+            return False
+    return True
+
+
 def _is_whole_prompt(
     history: History, call: int, refused: AbstractSet[str], pairs: _ToolPairs
 ) -> bool:
@@ -260,13 +278,14 @@ def _is_whole_prompt(
         refused: the rules of the provider.
         pairs: the pairs of the log.
     """
-    log, head, start, stop = history.log, history.head, history.lo, history.log.upto[call]
-    if not pairs.are_within(start, stop):
-        return False
+    head, start, stop = history.head, history.lo, history.log.upto[call]
     if not head.size and not start:
-        return stop <= pairs.first_reply or "first_role" not in refused
-    if head.size == 1 and type(head.item(0).source) is SizeOnlySummary:
+        return pairs.is_whole_beginning(stop, refused)
+    if pairs.lone[start] != pairs.lone[stop]:
+        return False
+    if head.size == 1 and type(head.items[0].source) is SizeOnlySummary:
         return True  # a message without tool calls that is sent as the user's: it is not built
+    log = history.log
     messages = head.messages(log)
     if messages and any(_find_orphans(messages)):
         return False
@@ -283,10 +302,11 @@ class _ToolPairs(NamedTuple):
     The last call before a result is its own, and the first result behind a call.
     """
 
-    lone: list[int]
-    """For each row the number of rows before it that lack a result or a call; and of all rows."""
-    parts: list[bool]
-    """For each row whether a cut before it parts a call from its result; and for the end."""
+    lone: list[float]
+    """For each row, and for the end, the number of rows before it that lack a result or a call, or
+    not a number where a cut before it parts a call from its result. So the rows between two equal
+    numbers surely have what they need among themselves.
+    """
     first_reply: int
     """Row of the first message that is not the system's, where it is not the user's; else the
     number of rows.
@@ -296,7 +316,7 @@ class _ToolPairs(NamedTuple):
     def of(cls, log: MessageLog) -> _ToolPairs:
         """Return the pairs of a log, cached there until it grows."""
         cached: _ToolPairs | None = log.memo.get("tool pairs")
-        if cached is None or len(cached.parts) != len(log.messages) + 1:
+        if cached is None or len(cached.lone) != len(log.messages) + 1:
             cached = log.memo["tool pairs"] = cls.find(log.messages)
         return cached
 
@@ -325,14 +345,19 @@ class _ToolPairs(NamedTuple):
         for first, last in spans:  # a cut before one of the rows first + 1..last parts them
             changes[first + 1] += 1
             changes[last + 1] -= 1
-        parts = [bool(k) for k in accumulate(changes[: n + 1])]
+        lone = [
+            nan if parted else lone_n
+            for parted, lone_n in zip(
+                accumulate(changes[: n + 1]), [0, *accumulate(is_lone)], strict=True
+            )
+        ]
         first_reply = next((row for _, row, _ in _find_first_role(messages)), n)
-        return cls([0, *accumulate(is_lone)], parts, first_reply)
+        return cls(lone, first_reply)
 
-    def are_within(self, start: int, stop: int) -> bool:
-        """Return whether all rows start..stop surely have what they need among themselves."""
-        is_parted = self.parts[start] or self.parts[stop]
-        return not is_parted and self.lone[start] == self.lone[stop]
+    def is_whole_beginning(self, stop: int, refused: AbstractSet[str]) -> bool:
+        """Return whether the rows before `stop` surely are a prompt that no rule refuses."""
+        begins_well = stop <= self.first_reply or "first_role" not in refused
+        return begins_well and self.lone[0] == self.lone[stop]
 
 
 def count_common_prefix(before: Sequence[Any], after: Sequence[Any]) -> int:

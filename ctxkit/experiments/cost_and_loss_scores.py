@@ -633,6 +633,8 @@ class RealRunLengthening:
             next((m.model for m in session.messages if m.model), session.model)
         )
         self._bills: dict[bool, SessionBill] = {}
+        self._recorded_usd: dict[bool, float | None] = {}
+        """List price of each of them: a sum that is the same for all rows."""
         self._elongations: dict[PolicyKind, Elongation] = {}
         """By kind of the replayed policy; the studies and the kind of the record stay the same."""
 
@@ -664,7 +666,9 @@ class RealRunLengthening:
             "elongation_high": elongation.high,
         }
         cost, summaries = row["cost_usd"], row["summaries_usd"]
-        recorded_usd = self.bill(reuse=reuse).list_price_usd
+        if reuse not in self._recorded_usd:
+            self._recorded_usd[reuse] = self.bill(reuse=reuse).list_price_usd
+        recorded_usd = self._recorded_usd[reuse]
         if cost is None or recorded_usd is None:
             return out
         # elongation multiplies the calls; summaries stay as many as in the replay

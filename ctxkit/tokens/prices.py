@@ -179,6 +179,8 @@ class Price(msgspec.Struct, frozen=True, kw_only=True):
         """
         if at is None or self.entry is None:
             return self
+        if not provider_rules.has_periods("read_share", self.entry):
+            return self  # most models: found without the rules of the day
         then = provider_rules.find_rule("read_share", self.entry, at=at)
         if then is None or then.until is None:
             return self

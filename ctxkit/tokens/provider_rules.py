@@ -150,7 +150,7 @@ def find_rules(
     """
     if not model or len(model) > _MAX_NAME_CHARS:
         return []
-    day = None if at is None or not _has_periods(fact, model) else _format_day(at // 86_400)
+    day = None if at is None or not has_periods(fact, model) else _format_day(at // 86_400)
     return list(_find_rules(fact, model, day))
 
 
@@ -176,8 +176,14 @@ def _match_rules(fact: Fact, model: str) -> tuple[DatedProviderRule, ...]:
 
 
 @lru_cache(maxsize=1024)
-def _has_periods(fact: Fact, model: str) -> bool:
-    """Return whether a rule begins or ends on some day; else the day makes no difference."""
+def has_periods(fact: Fact, model: str) -> bool:
+    """Return whether a rule for a model begins or ends on some day; else the day makes no
+    difference.
+
+    Args:
+        fact: name of the fact.
+        model: the model's name.
+    """
     return any(r.since or r.until for r in _match_rules(fact, model))
 
 

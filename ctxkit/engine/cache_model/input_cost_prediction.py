@@ -408,7 +408,9 @@ class InputCostFunction(NamedTuple):
 
     def of(self, reads: NDArray[Any]) -> NDArray[Any]:
         """Return the dollars of calls that read so many tokens, summed over the last axis."""
-        return np.asarray((self.whole - self.saved * reads).sum(axis=-1))
+        dollars = np.asarray(self.saved * reads)
+        np.subtract(self.whole, dollars, out=dollars)  # draws are many: no second array
+        return np.asarray(dollars.sum(axis=-1))
 
 
 def make_input_cost_function(

@@ -19,6 +19,7 @@ from ctxkit.engine.cache_model.call_features import (
 from ctxkit.engine.cache_model.training_counts import (
     COLD_START,
     COLD_SUBAGENT,
+    CallClassCounts,
     classify_call,
     get_class_base,
     get_model_tier_or_version,
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from ctxkit.engine.cache_model.call_features import CallFeatures
-    from ctxkit.engine.cache_model.training_counts import CallClassCounts, SessionMissCounts
+    from ctxkit.engine.cache_model.training_counts import SessionMissCounts
 
 # Method: hierarchical shrinkage of miss rates, then simulation
 #
@@ -71,12 +72,36 @@ _MIN_DONORS = 3
 """Fewest reads at misses of a group of sessions from which one is drawn."""
 
 
-class _Group(NamedTuple):
-    """Training sessions whose counts are pooled."""
+class _Group:
+    """Training sessions whose counts are pooled.
 
-    rows: Sequence[SessionMissCounts]
-    by_base: bool
-    """True where classes of one base are taken together."""
+    Args:
+        rows: the sessions.
+        by_base: True where classes of one base are taken together.
+    """
+
+    def __init__(self, rows: Sequence[SessionMissCounts], *, by_base: bool) -> None:
+        self.rows = rows
+        self.by_base = by_base
+        self._sums: dict[str, tuple[list[str], NDArray[Any]]] = {}
+        """By class or base; never stale, as neither the sessions nor their counts change."""
+
+    def sum_by_owner(self, name: str) -> tuple[list[str], NDArray[Any]]:
+        """Return the developers of a class, and its counts by developer and column."""
+        key = get_class_base(name) if self.by_base else name
+        if key not in self._sums:
+            owners, columns = list[str](), list[tuple[int, int, int, int, int]]()
+            for row in self.rows:
+                count = (row.base_counts if self.by_base else row.counts).get(key)
+                if count is not None:
+                    owners.append(row.owner)
+                    columns.append(_columns(count))
+            places = {owner: i for i, owner in enumerate(dict.fromkeys(owners))}
+            at, values = [places[owner] for owner in owners], np.array(columns).reshape(-1, 5)
+            # Counts are whole numbers, so that sums are exact in any order.
+            sums = [np.bincount(at, column, len(places)) for column in values.T]
+            self._sums[key] = list(places), np.stack(sums, axis=-1)
+        return self._sums[key]
 
 
 class _Rates(NamedTuple):
@@ -151,19 +176,25 @@ class MissRateEstimator:
         shape = (N_DRAWS, len(names))
         default = np.where(caused, _DEFAULT_RATE_WITH_CAUSE, _DEFAULT_RATE)
         rates = _Rates(np.broadcast_to(default, shape), np.full(shape, _DEFAULT_READ_SHARE))
-        for group in self._list_groups():
+        for group in self._groups:
+            if not group.rows:  # nothing updates the rates
+                continue
             counts = self._pool_counts(group, names)
             pooled = np.einsum("wd,dck->kwc", weights, counts)
             rates = _update_rates(rates, pooled, caused, _PRIOR_CALLS)
         if self.first_half is not None:
-            counts = _count_classes([self.first_half], names, by_base=False)
+            half, none = self.first_half.counts, CallClassCounts()
+            counts = np.array([_columns(half.get(name, none)) for name in names], float)
             # By column, draw and class: the target's own counts are the same in every draw.
-            own = np.broadcast_to(counts.sum(0).T[:, None, :], (5, *shape))
+            own = np.broadcast_to(counts.T[:, None, :], (5, *shape))
             rates = _update_rates(rates, own, caused, _PRIOR_CALLS_OWN_HALF)
         return rates
 
-    def _list_groups(self) -> list[_Group]:
-        """Return the groups of training sessions from wide to narrow."""
+    @cached_property
+    def _groups(self) -> list[_Group]:
+        """Groups of training sessions from wide to narrow; the first half is not in them, so the
+        estimator with it shares them and their sums.
+        """
         tool, family, _ = self.target.kind
         same_tool = [row for row in self.training if row.tool == tool]
         same_family = [row for row in same_tool if get_model_tier_or_version(row.model) == family]
@@ -179,8 +210,9 @@ class MissRateEstimator:
     def _pool_counts(self, group: _Group, names: Sequence[str]) -> NDArray[Any]:
         """Return the counts of a group by developer, class and column, capped by developer."""
         counts = np.zeros((len(self._developers), len(names), 5))
-        rows = _count_classes(group.rows, names, by_base=group.by_base)
-        np.add.at(counts, [self._developers[row.owner] for row in group.rows], rows)
+        for i, name in enumerate(names):
+            owners, sums = group.sum_by_owner(name)
+            counts[[self._developers[owner] for owner in owners], i] = sums
         calls = counts[:, :, :1]
         capped: NDArray[Any] = counts * np.minimum(1.0, _MAX_CALLS / np.maximum(calls, 1.0))
         return capped
@@ -196,9 +228,10 @@ class MissRateEstimator:
         of_prompt, of_reply = np.median(by_developer, axis=0)
         keeps_reply = abs(of_reply) < abs(of_prompt)
         short = of_reply if keeps_reply else of_prompt
-        whole = np.array([(c.before or 0) + c.reply * keeps_reply for c in calls], float)
+        before = np.array([call.before or 0 for call in calls], float)
         prompt = np.array([call.prompt for call in calls], float)
-        is_cached = np.array([call.shared >= call.least for call in calls], bool)
+        whole = before + np.array([call.reply for call in calls], float) if keeps_reply else before
+        is_cached = np.minimum(before, prompt) >= [call.least for call in calls]
         reads: NDArray[Any] = np.maximum(np.minimum(whole, prompt) - short, 0.0) * is_cached
         return reads
 
@@ -276,7 +309,7 @@ class MissRateEstimator:
         return [
             _Donor(row, is_own, (row.tool, row.version, row.model) == program)
             for row, is_own in rows
-            if any(n.reads and _is_of_base(name, base) for name, n in row.counts.items())
+            if _get_miss_reads(row, base)
         ]
 
 
@@ -294,36 +327,18 @@ def _collect_reads(rows: Iterable[SessionMissCounts], base: str) -> dict[str, li
     """Return the reads at misses of the classes of a base, by developer."""
     reads: dict[str, list[int]] = {}
     for row in rows:
-        for name, count in row.counts.items():
-            if count.reads and _is_of_base(name, base):
-                reads.setdefault(row.owner, []).extend(count.reads)
+        if row_reads := _get_miss_reads(row, base):
+            reads.setdefault(row.owner, []).extend(row_reads)
     return reads
 
 
-def _is_of_base(name: str, base: str) -> bool:
-    return get_class_base(name) == base or (base == COLD_START and name.startswith(base))
-
-
-def _count_classes(
-    rows: Sequence[SessionMissCounts], names: Sequence[str], *, by_base: bool
-) -> NDArray[Any]:
-    """Return an array of the counts of `names` by session, class and column (see `_columns`)."""
-    places: dict[str, list[int]] = {}
-    for i, name in enumerate(names):
-        places.setdefault(get_class_base(name) if by_base else name, []).append(i)
-    # An addition to a cell of an array takes longer than all else here, so they are made at once.
-    cells, columns = list[int](), list[tuple[int, int, int, int, int]]()
-    for i, row in enumerate(rows):
-        # without bases, the few names are looked up among the many classes of a row
-        for name in row.counts if by_base else places.keys() & row.counts.keys():
-            for at in places.get(get_class_base(name) if by_base else name, ()):
-                cells.append(i * len(names) + at)
-                columns.append(_columns(row.counts[name]))
-    shape = (len(rows), len(names), 5)
-    if not cells:
-        return np.zeros(shape)
-    sums = [np.bincount(cells, column, shape[0] * shape[1]) for column in np.array(columns).T]
-    return np.stack(sums, axis=-1).reshape(shape)
+def _get_miss_reads(row: SessionMissCounts, base: str) -> Sequence[int]:
+    """Return the reads at misses of a session's classes of a base; `COLD_START`: of any life."""
+    if base == COLD_START:
+        counts = [count for name, count in row.counts.items() if name.startswith(base)]
+        return [read for count in counts for read in count.reads]
+    count = row.base_counts.get(base)
+    return () if count is None else count.reads
 
 
 def _columns(count: CallClassCounts) -> tuple[int, int, int, int, int]:
@@ -379,26 +394,30 @@ def simulate_reads(calls: Sequence[CallFeatures], rates: MissRateEstimator) -> S
     rng = np.random.default_rng(_SEED)
     classes = [classify_call(call) for call in calls]
     names = sorted(set(classes))
-    class_index = np.array([names.index(name) for name in classes], int)
+    places = {name: i for i, name in enumerate(names)}
+    class_index = np.array([places[name] for name in classes], int)
     weights = rates.draw_weights(rng)
     estimated = rates.draw_rates(names, weights)
     clipped = np.clip(estimated.probability, 1e-4, 1 - 1e-4)
-    probability = rng.beta(_SPREAD * clipped, _SPREAD * (1 - clipped))[:, class_index]
+    probability = rng.beta(_SPREAD * clipped, _SPREAD * (1 - clipped))
     at_hit = rates.hit_reads(calls)
-    at_miss = estimated.read_share[:, class_index] * at_hit
-    # a first call reads nothing or a prefix; any other either all that is cached or less
-    is_first = np.array([call.before is None for call in calls], bool)
-    found = np.zeros_like(at_miss)
+    # By draw and call what a miss reads, then what each draw reads: one array, as memory for
+    # another of this size takes longer than to fill it.
+    draws = np.take(estimated.read_share, class_index, axis=1)
+    draws *= at_hit
     for name in filter(has_miss_cause, names):
         donors = rates.draw_miss_reads(name, weights, rng)
-        for i in np.flatnonzero(class_index == names.index(name)).tolist():
-            found[:, i] = _read_with_cause(calls[i], name, donors)
-    caused = np.array([has_miss_cause(name) for name in classes], bool)
-    at_miss = np.where(caused, found, at_miss)
-    is_missed = rng.random(at_miss.shape) < probability
-    draws = np.where(is_missed, at_miss, at_hit[None, :])
-    draws[:, is_first] = np.where(is_missed, 0.0, found)[:, is_first]
-    rules_only = np.where(caused, np.median(draws, axis=0), at_hit)
+        for i in np.flatnonzero(class_index == places[name]).tolist():
+            draws[:, i] = _read_with_cause(calls[i], name, donors)
+    is_missed = rng.random(draws.shape) < np.take(probability, class_index, axis=1)
+    # A first call reads nothing or a prefix; any other either all that is cached or less.
+    first = np.array([i for i, call in enumerate(calls) if call.before is None], int)
+    first_reads = np.where(is_missed[:, first], 0.0, draws[:, first])
+    np.copyto(draws, at_hit, where=~is_missed)
+    draws[:, first] = first_reads
+    caused = np.flatnonzero([has_miss_cause(name) for name in classes])
+    rules_only = at_hit.copy()
+    rules_only[caused] = np.median(draws[:, caused], axis=0)
     return SimulatedReads(draws, rules_only)
 
 

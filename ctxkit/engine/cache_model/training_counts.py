@@ -124,7 +124,7 @@ class PastErrorsByAvailableLogs(msgspec.Struct, frozen=True, gc=False, array_lik
         return bill
 
 
-class SessionMissCounts(msgspec.Struct, frozen=True, omit_defaults=True):
+class SessionMissCounts(msgspec.Struct, frozen=True, omit_defaults=True, dict=True):
     """Counts of calls of one recorded session by class, and the kind of session."""
 
     session: str
@@ -157,6 +157,15 @@ class SessionMissCounts(msgspec.Struct, frozen=True, omit_defaults=True):
     def owner(self) -> str:
         """The developer; the session itself where none is known."""
         return self.developer or self.session
+
+    @cached_property
+    def base_counts(self) -> dict[str, CallClassCounts]:
+        """Counts by base, classes of one base being added; cached, as counts never change."""
+        counts: dict[str, CallClassCounts] = {}
+        for name, count in self.counts.items():
+            base = get_class_base(name)
+            counts[base] = counts[base] + count if base in counts else count
+        return counts
 
     @property
     def calls(self) -> int:

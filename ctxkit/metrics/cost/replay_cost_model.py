@@ -679,9 +679,19 @@ def bill_modelled_reads(
         session: a recorded session with usage.
         misses: its cache misses; None: found here.
     """
+    charges: list[CallCharge] = []
+    for call, _, usage, p in _model_usages(session, misses):
+        usd = None if p is None else p.cost_usd(usage)
+        charges.append(make_charge(call, usage, p, usd, None if usd is None else "derived"))
+    return SessionBill(tuple(charges))
+
+
+def _model_usages(
+    session: Session, misses: Sequence[CacheMiss | None] | None
+) -> Iterator[tuple[int, Usage, Usage, Price | None]]:
+    """Yield the number of each billed call, its recorded and its modelled usage, and its prices."""
     misses = find_cache_misses(session) if misses is None else misses
     fit = CacheModelParameters.of(session, misses)
-    charges: list[CallCharge] = []
     last: dict[tuple[str, str | None], int] = {}
     for call, u, prompt in _billed_calls(session):
         miss, key = misses[call.index], (call.agent, call.message.model)
@@ -698,10 +708,8 @@ def bill_modelled_reads(
         usage = _split_usage(
             prompt, min(shared, prompt) if prompt >= smallest else 0, u.output_tokens, fit, smallest
         )
-        usd = None if p is None else p.cost_usd(usage)
-        charges.append(make_charge(call.index, usage, p, usd, None if usd is None else "derived"))
+        yield call.index, u, usage, p
         last[key] = prompt
-    return SessionBill(tuple(charges))
 
 
 @accepts_session
@@ -727,13 +735,13 @@ def closure_error(
     """
     if not session.has_cache:
         return None
-    recorded = sum_if_complete(
-        None if p is None else p.prompt_usd(usage)
-        for call, usage, _ in _billed_calls(session)
-        for p in [price(call.message.model or session.model, at=call.message.time)]
-    )
-    modelled = bill_modelled_reads(session, misses).input_usd
-    return None if not recorded or modelled is None else modelled / recorded - 1
+    recorded = modelled = 0.0
+    for _, recorded_usage, modelled_usage, p in _model_usages(session, misses):
+        if p is None:
+            return None
+        recorded += p.prompt_usd(recorded_usage)
+        modelled += p.prompt_usd(modelled_usage)
+    return modelled / recorded - 1 if recorded else None
 
 
 class CacheModelParameters(msgspec.Struct, frozen=True):
@@ -765,9 +773,10 @@ class CacheModelParameters(msgspec.Struct, frozen=True):
         last_prompt: dict[tuple[str, str | None], int] = {}  # a cache is of one agent and model
         for call, usage, prompt in _billed_calls(session):
             key = (call.agent, call.message.model)
-            model_price = price(call.message.model or session.model)
             writes = writes or bool(usage.cache_write_tokens or usage.cache_write_1h_tokens)
-            writes = writes or (model_price is not None and model_price.writes_unread)
+            if not writes:
+                model_price = price(call.message.model or session.model)
+                writes = model_price is not None and model_price.writes_unread
             if usage.cache_read_tokens:
                 smallest = min(smallest, prompt)
             if misses[call.index] is None and key in last_prompt:  # a hit: how far it falls short

@@ -90,6 +90,33 @@ def test_without_a_cause_tokens_count_and_a_wider_group_for_twenty_calls():
     assert probability == [pytest.approx(lost / (1 - share))]
 
 
+def test_a_developer_of_weight_zero_teaches_nothing_with_and_without_the_first_half():
+    often = replace(SAME, session="b1", developer="b", counts={CAUSED: CallClassCounts(50, 50)})
+    seldom = replace(SAME, session="a1", counts={CAUSED: CallClassCounts(50, 5)})
+    half = replace(TARGET, session="0", counts={})  # before all others in alphabetical order
+    both, alone = MissRateEstimator((often, seldom), TARGET), MissRateEstimator((seldom,), TARGET)
+    for columns in ([1.0, 0.0], [1.0, 1.0, 0.0]):
+        weights = np.broadcast_to(columns, (N_DRAWS, len(columns)))
+        of_one = np.ones((N_DRAWS, len(columns) - 1))
+        assert np.array_equal(
+            both.draw_rates((CAUSED,), weights).probability,
+            alone.draw_rates((CAUSED,), of_one).probability,
+        )
+        both, alone = both.with_own_half(half), alone.with_own_half(half)
+
+
+def test_counts_of_one_base_are_added_with_their_reads_in_order():
+    counts = {
+        "turn start/2.1.20": CallClassCounts(2, 1, 300, 50, 100, (50,)),
+        "compaction": CallClassCounts(1, 1, 40, 30, 40, (10,)),
+        "turn start/command": CallClassCounts(3, 1, 500, 20, 60, (40,)),
+    }
+    assert replace(SAME, counts=counts).base_counts == {
+        "turn start": CallClassCounts(5, 2, 800, 70, 160, (50, 40)),
+        "compaction": CallClassCounts(1, 1, 40, 30, 40, (10,)),
+    }
+
+
 def test_the_first_half_of_the_session_counts_twelve_calls_of_the_others():
     counts = {PLAIN: CallClassCounts(calls=10, misses=2, expected=1000, lost=60, missed=100)}
     probability, _ = draw(first_half=replace(TARGET, counts=counts), names=(PLAIN,))
