@@ -303,7 +303,9 @@ def main() -> int:
     parser.add_argument("--keep", action="store_true", help="add the counts to docs/benchmarks.md")
     arguments = parser.parse_args()
     line_map = LineMap.load()
-    line_map.keep_tests(collect_tests(t.partition("::")[0] for t in line_map.seconds).__contains__)
+    line_map.filter_tests(
+        collect_tests(t.partition("::")[0] for t in line_map.seconds).__contains__
+    )
     faults = [
         (package, number, file, fault)
         for package in arguments.packages.split(",")

@@ -71,7 +71,7 @@ class LineMap:
             sys.exit("There is no map of tests by line: `make test-map` records one.")
         line_map = cls(**pickle.loads(MAP.read_bytes()))
         line_map.follow_changes()
-        line_map.keep_tests(is_defined)
+        line_map.filter_tests(is_defined)
         return line_map
 
     def save(self) -> None:
@@ -96,7 +96,7 @@ class LineMap:
                     new_lines[file].get(n, 0) for n in to_lines(recorded[file])
                 )
 
-    def keep_tests(self, is_kept: Callable[[str], bool]) -> None:
+    def filter_tests(self, is_kept: Callable[[str], bool]) -> None:
         """Leave out the other tests: pytest runs none of its arguments if one of them is gone."""
         self.seconds = {test: s for test, s in self.seconds.items() if is_kept(test)}
         self.lines = {test: lines for test, lines in self.lines.items() if test in self.seconds}

@@ -119,9 +119,9 @@ def test_a_test_that_was_renamed_since_the_recording_is_left_out():
     name = f"{here}::test_what_makes_no_difference_is_not_planted"
     good, gone, other_case = f"{name}[max(a, b)-0]", f"{here}::test_gone", f"{name}[gone]"
     line_map = LineMap(dict.fromkeys((good, gone, other_case), 1.0), {good: {}, gone: {}})
-    line_map.keep_tests(is_defined)
+    line_map.filter_tests(is_defined)
     assert list(line_map.seconds) == [good, other_case]
-    line_map.keep_tests(collect_tests([here, "tests/gone.py"]).__contains__)
+    line_map.filter_tests(collect_tests([here, "tests/gone.py"]).__contains__)
     assert (list(line_map.seconds), list(line_map.lines)) == ([good], [good])
 
 

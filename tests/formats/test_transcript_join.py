@@ -133,7 +133,11 @@ def test_a_compaction_has_trigger_and_sizes_of_the_transcript(tmp_path):
     assert [m.role for m in edit.inserted] == ["summary"]
 
 
-def test_a_subagent_is_the_transcripts(tmp_path):
+def write_call_of_subagent(tmp_path):
+    """Write the bodies of an agent and of its subagent, and the transcript of the first alone.
+
+    Return the folder of bodies, the transcript, and the tool call of the subagent.
+    """
     bodies = BodyFolder(tmp_path / "bodies")
     task = {"type": "tool_use", "id": "toolu_task", "name": "Task", "input": {"prompt": "Look."}}
     bodies.call([{"role": "user", "content": "Repair it."}], [task])
@@ -142,6 +146,11 @@ def test_a_subagent_is_the_transcripts(tmp_path):
     out = Transcript(bodies.folder / "s.jsonl")
     out.user("Repair it.")
     out.reply(0, [task])
+    return bodies, out, look
+
+
+def test_a_subagent_is_the_transcripts(tmp_path):
+    bodies, out, look = write_call_of_subagent(tmp_path)
     result = {"type": "tool_result", "tool_use_id": "toolu_task", "content": "Seen."}
     out.user([result], toolUseResult={"agentId": "a1"})
     (bodies.folder / "s" / "subagents").mkdir(parents=True)
@@ -156,14 +165,7 @@ def test_a_subagent_is_the_transcripts(tmp_path):
 
 
 def test_a_side_thread_that_no_subagent_shares_stays_apart(tmp_path):
-    bodies = BodyFolder(tmp_path / "bodies")
-    task = {"type": "tool_use", "id": "toolu_task", "name": "Task", "input": {"prompt": "Look."}}
-    bodies.call([{"role": "user", "content": "Repair it."}], [task])
-    look = {"type": "tool_use", "id": "toolu_look", "name": "read", "input": {}}
-    bodies.call([{"role": "user", "content": "Look."}], [look], source="agent:builtin:explore")
-    out = Transcript(bodies.folder / "s.jsonl")
-    out.user("Repair it.")
-    out.reply(0, [task])
+    bodies, out, _ = write_call_of_subagent(tmp_path)
     (bodies.folder / "s" / "subagents").mkdir(parents=True)
     other = Transcript(
         bodies.folder / "s" / "subagents" / "agent-a1.jsonl", agentId="a1", isSidechain=True

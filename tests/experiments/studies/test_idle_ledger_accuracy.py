@@ -29,7 +29,7 @@ def test_developers_are_equal_for_equal_seeds():
     assert [len(s.calls) for s in made["dev-0"]] == [24, 32, 18, 34, 18, 39, 38, 50]
 
 
-def list_made_sessions():
+def list_synthetic_sessions():
     return [s for sessions in accuracy.make_developers_with_pauses(3).values() for s in sessions]
 
 
@@ -40,7 +40,7 @@ def find_expired_pauses(session):
     return [(p, u.prompt_tokens + u.output_tokens) for p, u in zip(pauses, usages, strict=True)]
 
 
-def keep_cached(session, tokens):
+def leave_tokens_cached(session, tokens):
     """Return a made session of which some tokens stay cached, as if other sessions used them."""
     first_call, log = session.calls[0].message, []
     for message in session.log:
@@ -54,7 +54,7 @@ def keep_cached(session, tokens):
 
 def test_after_an_expired_cache_all_of_it_is_predicted_to_be_written_again():
     """Only the user's next words are not foreseen; the median error by them is below a tenth."""
-    sessions = list_made_sessions()
+    sessions = list_synthetic_sessions()
     expired = [pair for s in sessions for pair in find_expired_pauses(s)]
     assert len(expired) > 50
     assert all(pause.predict_write() == cached for pause, cached in expired)
@@ -66,8 +66,8 @@ def test_after_an_expired_cache_all_of_it_is_predicted_to_be_written_again():
 def test_what_stayed_cached_at_earlier_pauses_is_not_predicted_to_be_written():
     """The choices are in the right order from the second pause on; before the first, none is known."""
     later_n = 0
-    for session in list_made_sessions():
-        shared = keep_cached(session, 10_000)
+    for session in list_synthetic_sessions():
+        shared = leave_tokens_cached(session, 10_000)
         later = find_expired_pauses(shared)[1:]
         assert all(pause.predict_write() == cached - 10_000 for pause, cached in later)
         assert all(accuracy.check_idle_choice_rankings([shared])[1:])
@@ -82,7 +82,7 @@ def find_made_pauses(n, seed=0):
 
 
 @cache
-def measure_made_developers(n):
+def measure_synthetic_developers(n):
     return accuracy.measure_idle_choice_accuracy(
         find_made_pauses(n), accuracy.list_habitual_pause_lengths(n)
     )
@@ -91,7 +91,7 @@ def measure_made_developers(n):
 def test_habits_predict_better_than_anothers():
     pauses = find_made_pauses(12)
     habits = accuracy.list_habitual_pause_lengths(12)
-    own = measure_made_developers(12)
+    own = measure_synthetic_developers(12)
     shifted = dict(
         zip(pauses, [*list(pauses.values())[1:], next(iter(pauses.values()))], strict=True)
     )
@@ -120,7 +120,7 @@ def test_habits_stand_for_the_pauses_that_are_made():
 
 def test_nobody_can_predict_the_order_of_a_single_pause():
     """Even who knows the habit is right for less than the 80 % that are asked for."""
-    result = measure_made_developers(12)
+    result = measure_synthetic_developers(12)
     assert result.single_limit < 0.8
     assert result.single_limit < result.later_limit - 0.2  # mean costs are easier to put in order
     pauses = find_made_pauses(1)["dev-0"]
