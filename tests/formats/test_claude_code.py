@@ -191,6 +191,18 @@ def test_retries_and_made_up_replies_are_events_and_no_calls() -> None:
     ]
 
 
+def test_the_error_of_a_failed_reply_is_its_first_500_characters() -> None:
+    usage = dict.fromkeys(("input_tokens", "output_tokens"), 1)
+    made = {"id": "x", "model": "claude-opus-5", "usage": usage}
+    s = read(
+        ask("a", None),
+        line("b", "a", "assistant", [text("e" * 600)], message=made, isApiErrorMessage=True),
+    )
+    reply = s.calls[0].message
+    assert (reply.is_error, reply.stop, reply.error) == (True, "error", "e" * 500)
+    assert reply.text == "e" * 600
+
+
 def test_a_sidechain_between_the_lines_is_a_child() -> None:
     s = read(
         ask("a", None),

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import ctxkit as ck
+from ctxkit.formats import Source, cline
 from ctxkit.formats.cline import _parse_xml_arguments
 from ctxkit.session import ToolCall
 
@@ -146,6 +147,19 @@ def test_marks_that_nothing_closes_are_read_in_linear_time():
     assert _parse_xml_arguments(inner) == {"path": "b.py"}
     assert _parse_xml_arguments("<a><b>1</b></a><c>2</c></a>") == {"a": "<b>1</b>", "c": "2"}
     assert time.thread_time() - begun < 2
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        {"role": "system", "content": "Be brief.", "ts": 1},
+        {"role": "user", "ts": 1},
+        {"role": "user", "content": "Go."},
+    ],
+)
+def test_a_list_of_other_messages_is_no_task_history(message: dict[str, Any]):
+    assert cline.sniff(Source("x.json", json.dumps([said("user", "go", ts=1)]).encode()))
+    assert not cline.sniff(Source("x.json", json.dumps([message]).encode()))
 
 
 def test_a_link_beside_the_history_is_not_followed(tmp_path: Path):

@@ -157,6 +157,17 @@ def test_a_large_packed_log_is_streamed_and_a_large_bomb_is_not(
     assert packed(tmp_path / "x.jsonl").log == ck.read(tmp_path / "x.jsonl").log
 
 
+@pytest.mark.parametrize("how", ["zstd", "gzip"])
+def test_lines_of_a_large_packed_log_come_one_by_one(
+    how: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(log_file_content, "LARGE_FILE_BYTES", 16)
+    (tmp_path / "x").write_bytes(PACKED[how](b'{"a": 1}\n{"a": 2}\n\n{"a": 4}'))
+    source = Source(tmp_path / "x")
+    assert source.is_large
+    assert list(source.stream()) == [(1, {"a": 1}), (2, {"a": 2}), (4, {"a": 4})]
+
+
 def packed(path: Path) -> ck.Session:
     path.with_suffix(".zst").write_bytes(zstd(path.read_bytes()))
     return ck.read(path.with_suffix(".zst"))

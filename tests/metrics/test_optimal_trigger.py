@@ -75,6 +75,14 @@ def test_a_session_without_compactions_has_no_loss_of_its_own():
     assert "own compactions" not in repr(told)
 
 
+@pytest.mark.parametrize(("window", "change"), [(44_000, "$0.92 less"), (180_000, "$0.08 more")])
+def test_a_change_of_some_cents_is_named_by_its_direction(window, change):
+    answer = when_to_compact(read(samples.path("research")), context_window=window)
+    sign = {"less": 1, "more": -1}[change.split()[1]]
+    assert 0 < sign * answer.saved_usd < 1
+    assert f"about {change} on this session" in answer.answer
+
+
 def test_the_saving_is_that_of_the_cost_model_over_all_calls():
     told = when_to_compact(read(samples.path("research")))
     usd = {c.name: c.usd for c in told.trigger_costs}

@@ -310,3 +310,5 @@ def test_the_table_names_the_best_the_default_and_the_cheapest():
     ]
     assert [row[3] for row in cells] == ["$1.50", "$1.00", "$0.50", ""]
     assert [row[4] for row in cells] == ["30 %", "12 %", "10 %", "10 %"]
+    assert [row[0].tone for row in table.rows] == ["", "good", "", ""]
+    assert not any(cell.hover for row in table.rows for cell in row)

@@ -140,14 +140,16 @@ def test_a_wide_group_takes_releases_of_a_class_together_and_a_narrow_one_does_n
     assert probability == [pytest.approx((1 + 3 * 0.85) / 13)]
     wide = (1 + 3 * probability[0]) / 13  # by the tool's sessions
     assert draw(replace(OTHER_MODEL, counts=counts))[0] == [pytest.approx(3 * wide / 6)]
+    own = replace(SAME, session="o", counts=counts)
+    assert draw(own=[own])[0] == [pytest.approx(3 * 0.85 / 6)]
 
 
 # -- reads
 
 
-def make_calls(*prompts: int, **more):
-    """Return the features of calls of 10 seconds each, with replies of 10 tokens."""
-    log = [m for n, size in enumerate(prompts) for m in (user(time=10.0 * n), reply(size, time=10.0 * n + 5, **more))]  # fmt: skip
+def make_calls(*prompts: int, pause=10.0, **more):
+    """Return the features of calls that begin `pause` seconds apart, with replies of 10 tokens."""
+    log = [m for n, size in enumerate(prompts) for m in (user(time=pause * n), reply(size, time=pause * n + 5, **more))]  # fmt: skip
     return get_call_features(session(*log, format="claude-code", model="claude-opus-5"))
 
 
@@ -234,6 +236,13 @@ def test_what_a_call_without_a_prompt_before_reads_is_nothing_or_half_of_its_pro
     assert set(drawn.draws[:, 0].tolist()) == {0.0, 5_000.0}
     assert set(drawn.draws[:, 1].tolist()) == {10_000.0, 3_000.0}
     assert drawn.rules_only.tolist() == [0.0, 10_000.0]
+
+
+def test_a_miss_with_a_cause_reads_nothing_where_no_session_shows_what_it_reads():
+    calls = make_calls(10_000, 12_000, pause=7_200.0)
+    assert has_miss_cause(classify_call(calls[1]))
+    drawn = simulate_reads(calls, MissRateEstimator([], TARGET))
+    assert set(drawn.draws[:, 1].tolist()) == {0.0, 10_000.0}
 
 
 # -- classes

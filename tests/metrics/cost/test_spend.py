@@ -105,8 +105,15 @@ def test_repeats_and_idle_tools_are_found():
     spent = ck.spend(session(*log, model=MODEL, tools=tools))
     (repeat,) = spent.repeated_results
     assert (repeat.name, repeat.times) == ("Read a.py", 2)
-    assert 0 < repeat.usd < spent.total_usd
+    assert repeat.usd == pytest.approx(repeat.tokens * 3 / 1_000_000)  # sent once, not cached
     assert [u.name for u in spent.unused_tools] == ["Grow"]
+    assert [s for s in spent.sentences if "fetched" in s or "never" in s] == [
+        (
+            "1 file or result was fetched more than once: the repeats cost 22 % of the money ($0.0059);"
+            " most of all Read a.py (2 times, $0.0059)."
+        ),
+        "1 tool was never called (Grow): about 29 % of the money ($0.0081).",
+    ]
 
 
 def test_servers_are_told_from_names_of_tools():
