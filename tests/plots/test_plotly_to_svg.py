@@ -112,6 +112,14 @@ def test_a_picture_stays_small(name):
     assert len(render_svg_html(go.Figure([trace] * 30))) < 700_000
 
 
+@pytest.mark.parametrize(("lines", "points"), [(1, 600), (40, 300), (400, 60)])
+def test_lines_share_the_points_of_a_picture(lines, points):
+    values = np.random.default_rng(0).normal(size=2_000)
+    picture = render_svg_html(go.Figure([go.Scatter(y=values)] * lines))
+    path = re.search(r'<path d="([^"]*)" fill="none"', picture)
+    assert 0.8 * points < path[1].count("L") + 1 <= points
+
+
 def test_a_picture_of_many_lines_stays_small():
     values = np.random.default_rng(0).normal(size=2_000)
     assert len(render_svg_html(go.Figure([go.Scatter(y=values)] * 400))) < 500_000

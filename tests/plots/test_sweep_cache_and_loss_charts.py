@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pandas as pd
 import pytest
 from builders import assistant, session, summarised, user
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 
 import ctxkit as ck
 from ctxkit.plots.cache_and_prompt_strip_charts import cache_data
+from ctxkit.plots.chart import describe_prediction_error
 from ctxkit.plots.label_placement_and_thinning import place_labels
 from ctxkit.plots.savings_thrash_loss_charts import loss_data
 from ctxkit.plots.sweep_charts import frontier_data, heatmap_data
@@ -72,6 +74,10 @@ def test_few_sessions_are_marked():
     assert "Fewer than five" in chart.caption
 
 
+def test_runs_without_a_checked_cost_model_have_no_note_on_its_error():
+    assert describe_prediction_error(pd.DataFrame({"session": ["a"], "cost_usd": [1.0]})) == ""
+
+
 def test_a_frontier_needs_both_figures():
     with pytest.raises(ck.BadArguments, match="loss=True"):
         ck.plots.frontier(runs().assign(needed_later_loss=None))
@@ -86,6 +92,11 @@ def test_a_heat_map_has_a_cell_for_each_pair_of_settings():
     assert cells == {(1, 10): (3.5, 6), (2, 10): (4.5, 6), (1, 20): (5.5, 6)}
     chart = ck.plots.heatmap(runs(), x="keep", y="window")
     assert chart.figure().data[0].z[1][1] is None
+    # 34 pixels for each of at least three rows, and more where the name of the axis is long
+    assert chart.to_plotly()["layout"]["height"] == 112 + 34 * 3
+    tall = runs().rename(columns={"window": "tokens of the context window"})
+    tall_chart = ck.plots.heatmap(tall, x="keep", y="tokens of the context window")
+    assert tall_chart.to_plotly()["layout"]["height"] == 112 + 9 * 28
     assert "$3.50" in chart.to_text()
     with pytest.raises(ck.BadArguments, match="two settings"):
         ck.plots.heatmap(runs(), x="keep", y="keep")
@@ -183,6 +194,31 @@ def test_points_in_a_heap_are_all_named():
     found = place_labels(heap, [f"setting {i}" for i in range(8)], width=600, height=240)
     assert None not in found
     assert {bool(label.side) for label in found} == {True, False}
+    assert not list_crossed(found)
+
+
+def test_no_name_stands_on_the_line_of_another():
+    """In a denser heap, where the nearest free place of a name is on the line of one before it."""
+    heap = [(300 + 4 * i, 100 + 6 * (i % 3)) for i in range(10)]
+    found = place_labels(heap, [f"setting {i}" for i in range(10)], width=600, height=240)
+    assert sum(label is None for label in found) == 1
+    assert not list_crossed([label for label in found if label])
+
+
+def list_crossed(labels):
+    """Pairs of a name and another whose line runs through it; a letter is 6.6 x 13 pixels."""
+    crossed = []
+    for label in labels:
+        width = 6.6 * len(label.text)
+        left = label.x - {"start": 0.0, "middle": 0.5, "end": 1.0}[label.anchor] * width
+        bottom = label.y + 2
+        for other in labels:
+            if other is not label and not other.side:
+                line = np.linspace(other.point, other.end, 200)[1:-1]
+                on_name = (left < line[:, 0]) & (line[:, 0] < left + width)
+                on_name &= (bottom - 13 < line[:, 1]) & (line[:, 1] < bottom)
+                crossed += [(label.text, other.text)] if on_name.any() else []
+    return crossed
 
 
 def test_the_picture_of_a_frontier_names_its_points():

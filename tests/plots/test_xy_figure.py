@@ -39,6 +39,14 @@ def test_a_whole_axis_has_a_tick_at_each_step_only_where_it_is_short(end, step):
     assert (axis["tickformat"], axis.get("dtick")) == ("d", step)
 
 
+@pytest.mark.parametrize(("rows", "height"), [(5, 380), (12, 380), (13, 390), (40, 930)])
+def test_a_chart_of_rows_has_20_pixels_for_each_and_room_for_its_axis(rows, height):
+    names = tuple(f"rule {n}" for n in range(rows))
+    trace = Trace(name="a", x=[0, 1], y=[1.0, float(rows)])
+    drawing = XyDrawing(x="call", y="rule", traces=(trace,), y_ticks=names)
+    assert drawing.plotly()["layout"]["height"] == height
+
+
 # -- The name of a limit stands where no line runs.
 
 
