@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from ctxkit.policies.compaction_and_pruning_rules import Rules
     from ctxkit.session.session import Session
 
-SETTINGS_KEY = "led"
+SETTINGS_KEY = "signed_settings"
 """Key of the settings in `Session.details`."""
 _SCRIPT_PREFIX = "scripted"
 _MAX_RULES_CHARS = 4000

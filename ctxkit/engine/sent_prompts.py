@@ -57,7 +57,8 @@ class _PromptRun(NamedTuple):
         if call in self.changed:
             there = {item.row for item in self.sent(call)}
             by = self.changed[call][0][1]
-            out.update({i.row: by for i in self.run.sent(call) if i.row not in there})
+            rows = [item.row for item in self.run.sent(call) if item.row >= 0]
+            out.update({row: by for row in rows if row not in there})
         return out
 
     def find_call(self, reply: Message) -> int | None:

@@ -85,6 +85,17 @@ def test_a_later_attempt_replaces_its_own_and_not_what_others_changed(prompts):
     assert of.left_out(1) == {}
 
 
+def test_an_inserted_message_that_is_left_out_is_no_row_of_the_log():
+    summary = user("s" * 20, id="summary")
+    rules = Rules(pruning=lambda h, _budget: h.insert(0, summary))
+    sent = SentPrompts()
+    sent.begin(run_rules(MessageLog.of(LOG, Fours()), rules))
+    items = sent.of(session(*LOG)).sent(2)
+    assert [i.row for i in items] == [-1, 0, 1, 2, 3, 4]
+    sent.changed(tuple(i.message for i in items[2:]), "a trim")
+    assert sent.of(session(*LOG)).left_out(2) == {0: "a trim"}
+
+
 def test_changes_of_a_changed_call_are_all_of_it(prompts):
     items = tuple(i.message for i in prompts.of(session(*LOG)).sent(2) if i.message.id != "fixed")
     prompts.changed(items[:3], "a trim")
