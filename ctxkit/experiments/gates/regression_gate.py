@@ -14,6 +14,7 @@ from ctxkit._internal.formatting_and_sanitizing import (
     escape_html,
     format_change,
     format_percent,
+    pluralize,
     sanitize_line,
 )
 from ctxkit._internal.redaction import redact
@@ -86,7 +87,8 @@ def gate(
 def _list_untested(now: FiguresByRules) -> tuple[str, ...]:
     """Return a sentence for each setting that compacted none of its sessions."""
     return tuple(
-        f"{label} compacted none of {len(entries)} sessions, so the gate says nothing about it."
+        f"{label} never compacted in {pluralize(len(entries), 'session')}, so the gate says nothing"
+        " about it."
         for label, entries in now.items()
         if entries and not any(e.compacts or e.error for e in entries.values())
     )

@@ -45,11 +45,16 @@ SHORT = session(user("Hello."), assistant("Hello.", usage=usage(100)), id="short
         ([SAMPLE], ["strands"], []),
         ([SAMPLE], ["none", "strands"], ["none"]),
         ([SAMPLE, SHORT], ["strands"], []),  # they compact one of two sessions
+        ([SAMPLE, SHORT], ["none"], ["none"]),
     ],
 )
 def test_rules_that_never_fired_are_named(tmp_path, sessions, rules, untested):
     report = ck.gate(sessions, rules, tmp_path / "baseline.json", update=True)
-    assert [sentence.split(" compacted none of ")[0] for sentence in report.untested] == untested
+    number = "1 session" if len(sessions) == 1 else f"{len(sessions)} sessions"
+    assert list(report.untested) == [
+        f"{name} never compacted in {number}, so the gate says nothing about it."
+        for name in untested
+    ]
     assert all(sentence in report.to_text() for sentence in report.untested)
     assert ("not all was tested" in report.sentence) is bool(untested)
 
