@@ -232,7 +232,7 @@ class MissRateEstimator:
         prompt = np.array([call.prompt for call in calls], float)
         whole = before + np.array([call.reply for call in calls], float) if keeps_reply else before
         is_cached = np.minimum(before, prompt) >= [call.least for call in calls]
-        reads: NDArray[Any] = np.maximum(np.minimum(whole, prompt) - short, 0.0) * is_cached
+        reads: NDArray[Any] = np.clip(np.minimum(whole, prompt) - short, 0.0, prompt) * is_cached
         return reads
 
     @cached_property

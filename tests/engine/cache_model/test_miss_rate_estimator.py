@@ -170,6 +170,12 @@ def test_where_the_reply_is_cached_too_a_hit_reads_it():
     ]
 
 
+def test_a_hit_reads_at_most_its_prompt_where_the_models_read_more_than_the_one_before():
+    calls = make_calls(10_000, 10_050, 12_000)
+    more = replace(SAME, shortfall=MedianReadShortfalls(of_prompt=-100.0, of_reply=200.0))
+    assert MissRateEstimator([more], TARGET).hit_reads(calls).tolist() == [0.0, 10_050.0, 10_150.0]
+
+
 def test_the_same_model_teaches_before_its_family_and_its_family_before_none():
     calls = make_calls(10_000, 12_000)
     family = replace(SAME, model="claude-opus-4-1", shortfall=MedianReadShortfalls(100.0, 110.0))
