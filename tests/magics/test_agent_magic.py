@@ -485,6 +485,7 @@ def test_the_status_says_how_many_compactions_there_were(long):
         for line in ("%context status", "%context"):
             assert f"Compactions: {n}" in repr(run(long, line))
         run(long, "%compact --keep 1")
+    assert "Compactions: 0" in repr(run(long, "%context status --call 0"))
 
 
 def test_a_branch_goes_on_by_itself_with_the_same_model_and_files(long):
