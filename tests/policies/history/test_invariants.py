@@ -19,6 +19,7 @@ from ctxkit.policies.history.invariants import (
     find_changed_groups,
     find_violation,
 )
+from ctxkit.session import ToolCall
 
 # -- Every tool call has its result.
 
@@ -46,9 +47,15 @@ def test_a_call_that_was_never_answered_is_sound():
 
 
 def test_a_call_without_ids_counts_its_results():
-    asked = assistant("", tool_call("ls", ""))
-    h = shown(user(), asked, result("1", ""))
-    assert CallsHaveResults().broken(h) is None
+    asked = assistant("", ToolCall("", "ls"), ToolCall("", "cat"))
+    log = (user(), asked, result("1", None, "ls"), result("2", None, "cat"))
+    assert CallsHaveResults().broken(unchecked(log, 0, 1, 2, 3)) is None
+    assert CallsHaveResults().broken(unchecked(log, 1, 2, 3)) is None
+    for one in (2, 3):
+        assert (
+            CallsHaveResults().broken(unchecked(log, 0, 1, one))
+            == "Tool call ls () lost its result."
+        )
 
 
 # -- Every tool result has its call.
