@@ -323,7 +323,7 @@ def test_what_else_an_index_holds_stays(base, tmp_path):
     assert json.loads(path.read_text()) == {"version": 2, "items": {"odd.name": odd, "api": known}}
 
 
-@pytest.mark.parametrize("data", ["{", "[]", '{"items": 7}', "x" * 4_000_001])
+@pytest.mark.parametrize("data", ["{", "[]", '{"items": 7}', "{}" + " " * 3_999_999])
 def test_a_damaged_index_is_not_written_over(base, tmp_path, data):
     path = write(base / ".ctxkit/context/index.json", data)
     with pytest.raises(

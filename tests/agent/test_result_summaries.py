@@ -85,6 +85,8 @@ def test_a_result_that_the_user_did_not_see_stays_hidden_when_it_is_archived():
     table = ck.metrics.audience(made.session)
     results = table[table["kind"] == "tool_result_archived"]
     assert results["user_sees"].tolist() == [False, True]
+    stubs = [m for m in made.session.view() if m.kind == "tool_result_archived"]
+    assert [m.details.get("user_visible", True) for m in stubs] == [False, True]
 
 
 def test_it_is_billed_and_a_replay_of_the_record_sends_the_same():

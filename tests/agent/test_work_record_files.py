@@ -135,7 +135,10 @@ def test_a_turn_without_tools_writes_no_records(tmp_path):
     )
     with live(tmp_path, *turns) as session:
         run(session.turn("go"))
-        (changes,) = tmp_path.rglob("changes.json")
-        changes.unlink()
+        names = ("changes.json", "intents.json", "evidence.json")
+        records = [path for name in names for path in tmp_path.rglob(name)]
+        assert len(records) == 3
+        for path in records:
+            path.unlink()
         run(session.turn("and now?"))
-        assert not changes.exists()
+        assert not any(path.exists() for path in records)

@@ -149,7 +149,7 @@ def test_a_users_block_and_a_block_of_another_kind_are_no_thinking():
 
 
 def test_a_call_without_a_result_is_answered_unless_it_is_the_last_message():
-    calls = [{"id": "c1"}, {"id": "c2"}]
+    calls = [{"id": "c1"}, {"id": "c2"}, {"id": "c3"}]
     asked = chat("assistant", None, tool_calls=calls)
     answer = chat("tool", "ok", tool_call_id="c2")
     guard = ChatPromptRepairer(BINDS)
@@ -158,12 +158,14 @@ def test_a_call_without_a_result_is_answered_unless_it_is_the_last_message():
         ("user", None),
         ("assistant", None),
         ("tool", "c1"),
+        ("tool", "c3"),
         ("tool", "c2"),
         ("user", None),
     ]
-    assert prompt[2]["content"] == "(no result of this call was kept)"
+    assert {m["content"] for m in prompt[2:4]} == {"(no result of this call was kept)"}
     assert guard.notes == ("A tool call without its result was answered by a note.",)
     assert len(guard.apply([chat("user"), asked])) == 2
+    assert len(guard.apply([chat("user"), asked, chat("user")])) == 6
 
 
 def mark(n: int, *places: int):

@@ -144,6 +144,7 @@ def test_a_log_with_other_fixed_parts_keeps_its_estimates_and_what_it_was_billed
     assert (other.tokens.C, other.tokens.Q, other.fixed) == ([11, 34], [0, 11, 48], 4)
     assert (other.tokens.owing, other.tokens.rising) == (True, False)
     assert other.estimates is log.estimates
+    assert other.tokens.above(34, 0, 2) == 2  # no prompt has more than 34 tokens
 
 
 def test_recorded_compactions_stand_beside_the_log():

@@ -113,11 +113,14 @@ def test_only_what_takes_long_is_worth_a_start(monkeypatch):
     pace = sweep_workers.RemainingTimeForPoolStart(110)
     now[0] = 5.0
     pace.record_run(10)
-    assert not pace.is_slow  # reading the log tells nothing of the other runs
-    pace.record_run(10)
     now[0] = 6.0
-    assert pace.is_slow  # nine seconds are left
-    pace.record_run(70)
+    assert not pace.is_slow  # reading the log tells nothing of the other runs
+    pace.record_run(50)
+    now[0] = 8.0
+    assert not pace.is_slow  # 50 calls took three seconds, and so will the 50 that are left
+    now[0] = 10.0
+    assert pace.is_slow  # 50 calls took five seconds
+    pace.record_run(30)
     now[0] += sweep_workers.CHECK_INTERVAL_SECONDS
     assert not pace.is_slow
 

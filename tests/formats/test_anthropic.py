@@ -99,4 +99,13 @@ def test_a_request_that_lacks_messages_is_a_derived_edit() -> None:
 def test_a_response_alone_is_a_session() -> None:
     file = document(response(DONE, "end_turn"))
     assert detect_reader(file).NAME == "anthropic"
-    assert anthropic.read(file)[0].calls[0].message.usage.prompt_tokens == 100
+    (s,) = anthropic.read(file)
+    (reply,) = s.messages
+    assert (reply.role, reply.text, reply.model, reply.stop) == (
+        "assistant",
+        "done",
+        "claude-x",
+        "stop",
+    )
+    assert reply.usage.prompt_tokens == 100
+    assert not s.skipped

@@ -202,8 +202,12 @@ def test_a_compaction_names_the_agent_whose_turns_it_took():
 def test_a_picture_in_a_checkpoint_is_an_attachment():
     stored = json.loads(REPL)
     picture = {"Type": "image", "MediaType": "image/jpeg", "Data": "aW1hZ2U="}
-    stored["History"][1]["Contents"] += [picture, {"Type": "video", "Data": "dg=="}]
+    untyped, video = {"Type": "image", "Data": "eA=="}, {"Type": "video", "Data": "dg=="}
+    stored["History"][1]["Contents"] += [picture, untyped, video]
     s = read(json.dumps(stored).encode())
-    (_, attachment) = s.messages[1].parts
-    assert (attachment.media_type, attachment.data) == ("image/jpeg", "aW1hZ2U=")
+    (_, *attachments) = s.messages[1].parts
+    assert [(a.media_type, a.data) for a in attachments] == [
+        ("image/jpeg", "aW1hZ2U="),
+        ("image/png", "eA=="),
+    ]
     assert s.skipped["content: video"] == 1

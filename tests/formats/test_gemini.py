@@ -61,8 +61,11 @@ def test_set_messages_replaces_the_list_from_where_it_differs():
 
 
 def test_what_the_screen_told_is_never_shown_to_the_model():
-    s = read(said("a"), said("note", "info"), said("b", "gemini"))
+    notices = [said(kind, kind) for kind in ("info", "warning", "error")]
+    s = read(said("a"), *notices, said("b", "gemini"))
     assert texts(s.view(-1)) == ["a"]
+    assert texts(s.view()) == ["a", "b"]
+    assert texts(m for m in s.messages if not m.visible) == ["info", "warning", "error"]
 
 
 def test_saved_contents_begin_with_their_compression():

@@ -87,12 +87,19 @@ def test_two_compactions_one_after_the_other():
 def test_what_the_agent_never_saw_is_not_shown():
     told = json.loads(EXPORT.read_bytes())
     note = {"userVisible": True, "agentVisible": False}
+    value = {"content": [{"type": "text", "text": "Late."}]}
+    answer = {"type": "toolResponse", "id": "c2", "toolResult": {"value": value}}
     told["conversation"] += [
-        {"role": "assistant", "content": [{"type": "text", "text": "Bye."}], "metadata": note}
+        {"role": "assistant", "content": [{"type": "text", "text": "Bye."}], "metadata": note},
+        {"role": "user", "content": [answer], "metadata": note},
     ]
     (session,) = read_source(Source("s.json", json.dumps(told).encode()))
     assert session.view()[-1].text == "Three."
-    assert not session.messages[-1].visible
+    assert [(m.text, m.visible) for m in session.messages[-3:]] == [
+        ("Three.", True),
+        ("Bye.", False),
+        ("Late.", False),
+    ]
 
 
 def test_only_read_errors_come_out_of_torn_databases(database: Path):

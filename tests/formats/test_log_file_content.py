@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import msgspec
 import pytest
 
 from ctxkit.errors import ReadError
@@ -46,8 +47,16 @@ def test_lines_that_are_no_objects_are_counted() -> None:
         (b'{"a":\n 1}\n{"a": 2}\n', [3]),
     ],
 )
-def test_records_bear_the_number_of_their_line(data: bytes, lines: list[int]) -> None:
-    assert [line for line, _ in Source("x", data).records] == lines
+def test_records_bear_the_number_of_their_line(
+    data: bytes, lines: list[int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(log_file_content, "LARGE_FILE_BYTES", 0)
+    (tmp_path / "log.jsonl").write_bytes(data)
+    found = Source("x", data)
+    decoded, _ = found.decode_records(msgspec.json.Decoder(dict))
+    streamed = list(Source(tmp_path / "log.jsonl").stream())
+    for records in (found.records, decoded, streamed):
+        assert [line for line, _ in records] == lines
 
 
 def test_a_document_is_its_own_only_record() -> None:

@@ -417,6 +417,9 @@ def test_arguments_of_calls_are_searched_and_rows_are_bounded(home: Path, tmp_pa
     assert ck.find(tmp_path / "kept", '"path":"notes.txt"')["role"].tolist() == ["assistant"]
     some = ck.find(tmp_path / "kept", "t", most=2)
     assert (len(some), some.attrs["truncated"]) == (2, True)
+    hits = ck.find(tmp_path / "kept", "t")
+    exactly = ck.find(tmp_path / "kept", "t", most=len(hits))
+    assert (len(exactly), exactly.attrs["truncated"]) == (len(hits), False)
     assert ck.find(tmp_path / "kept", "nowhere to be found").empty
     with pytest.raises(BadArguments, match="words to look for"):
         ck.find(tmp_path / "kept", " ")

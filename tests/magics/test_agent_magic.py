@@ -418,13 +418,18 @@ def test_restore_goes_back_and_another_way_is_open(long):
 
 def test_checkpoints_are_listed_with_branch_and_restore(long):
     """D23: Each checkpoint stands with what makes a session of it and what goes back to it."""
+    whole = kit(long).session().view()
     run(long, "%compact --keep 1")
     table = run(long, "%context checkpoints")
     shown = table._repr_html_()
-    assert "Branch" in shown
-    assert "Restore" in shown
-    assert "stands before compaction 0" in repr(run(long, table["restore"].iloc[0]))
+    for words in ("Branch", "Restore", "%context branch 0", "%context restore 0"):
+        assert words in shown
     assert repr(run(long, table["branch"].iloc[0])).split()[1] == "main-branch-0"
+    assert kit(long).session("main-branch-0").view() == whole
+    assert len(kit(long).session("main").edits) == 1
+    back = run(long, f"{table['restore'].iloc[0]} --session main")
+    assert "stands before compaction 0" in repr(back)
+    assert kit(long).session("main").view() == whole
 
 
 def test_checkpoints_show_no_path_of_the_disk(long):
@@ -480,6 +485,7 @@ def test_the_status_says_how_many_compactions_there_were(long):
         for line in ("%context status", "%context"):
             assert f"Compactions: {n}" in repr(run(long, line))
         run(long, "%compact --keep 1")
+    assert "Compactions: 0" in repr(run(long, "%context status --call 0"))
 
 
 def test_a_branch_goes_on_by_itself_with_the_same_model_and_files(long):

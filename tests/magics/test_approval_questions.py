@@ -83,10 +83,14 @@ def test_a_marker_anywhere_in_a_command_is_visible(before, after):
     assert all(c == " " or unicodedata.category(c)[0] not in "CZ" for row in rows for c in row)
 
 
-@given(st.dictionaries(TEXTS, VALUES, max_size=4))
-@example({"path": "a\nmode: b\n  c\n", "mode": "d", "at = 1: x": [None, {"n": "1\n2"}]})
-def test_a_call_can_be_read_back_from_its_question(arguments):
-    assert arguments_of(make_approval_question(ToolCall("c", "t", arguments)).whole) == arguments
+@given(TEXTS, st.dictionaries(TEXTS, VALUES, max_size=4))
+@example("t", {"path": "a\nmode: b\n  c\n", "mode": "d", "at = 1: x": [None, {"n": "1\n2"}]})
+@example("t⟨U+202E⟩\u202e", {"⟨U+202E⟩": "⟨U+202E⟩"})
+def test_a_call_can_be_read_back_from_its_question(name, arguments):
+    whole = make_approval_question(ToolCall("c", name, arguments)).whole
+    heading = whole.split("\n")[0]
+    assert read_back(heading.removeprefix("May the agent call ").removesuffix("?")) == name
+    assert arguments_of(whole) == arguments
 
 
 @given(TEXTS.filter(bool))

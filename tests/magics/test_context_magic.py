@@ -107,6 +107,12 @@ def test_the_short_help_has_twelve_subcommands_by_task(shell):
     page = repr(run(shell, "%context -h")).splitlines()
     rows = [line.split()[1] for line in page if line.startswith("  %context ")]
     assert sorted(rows) == sorted(SHORT)
+    blocks = [block.splitlines()[1:] for block in "\n".join(page).split("\n\n")[1:-1]]
+    assert [{line.split()[1] for line in block} for block in blocks] == [
+        {"status", "list", "detail", "sections", "store"},
+        {"turns", "compactions", "spend", "diff"},
+        {"sessions", "use", "export"},
+    ]
     tasks = {s.task for s in CONTEXT_SUBCOMMANDS.values()}
     assert {line[:-1] for line in page if line.endswith(":")} == tasks
     assert len(tasks) == 3

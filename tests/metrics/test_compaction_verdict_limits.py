@@ -9,7 +9,7 @@ from itertools import accumulate
 from types import SimpleNamespace
 
 import pytest
-from builders import session, summarised, user
+from builders import assistant, session, summarised, usage, user
 from metrics.test_thrash import said
 
 import ctxkit as ck
@@ -140,7 +140,9 @@ def test_where_no_price_is_known_one_compaction_is_not_unpaid_and_two_are_unknow
 
 
 def test_a_spiral_is_of_prompts_above_the_limit():
-    s = session(*[m for n in (10, 11, 12, 10, 11) for m in (user(), said(n))])
+    cached = assistant("ok", usage=usage(fresh=2, read=5, write=5))
+    replies = (said(10), said(11), cached, said(10), said(11), assistant("ok"), said(11))
+    s = session(*[m for reply in replies for m in (user(), reply)])
     assert [
         compaction_outcomes.measure_longest_run_over_limit(s, limit) for limit in (9, 10, 11, 12)
     ] == [5, 2, 1, 0]

@@ -7,7 +7,7 @@ from importlib.util import find_spec
 
 import pytest
 from builders import assistant, session, summarised, user
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from ctxkit.errors import BadArguments
@@ -153,6 +153,9 @@ def test_a_file_that_was_changed_is_refused(monkeypatch):
     st.text("a1_.,: é٣-", min_size=1, max_size=3).filter(str.strip),
     st.text("a1_.,: é٣-", max_size=12),
 )
+@example("1", "11 1")  # the second place counts
+@example("1 1", "11 1 1")  # the two places overlap
+@example("1", "1:11")
 def test_a_value_stands_where_it_is_no_part_of_a_longer_one(value, text):
     alone = re.search(rf"(?<![\w.]){re.escape(value)}(?!\w|[.,:]\d)", text)
     assert (fact_retention_by_meaning_and_values.find_missing_values([value], text) == ()) == (

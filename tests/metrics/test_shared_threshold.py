@@ -75,8 +75,9 @@ def test_of_equal_costs_the_default_is_the_answer():
 
 
 def test_no_threshold_lies_near_a_price_step_even_if_it_is_the_default():
-    measured = rows({95: (2.0, 0.0), 96: (0.5, 0.0), 104: (1.0, 0.0)}, steps=(100,))
-    assert choose_threshold(measured, 104) == 95
+    costs = {95: (2.0, 0.0), 96: (0.5, 0.0), 104: (1.0, 0.0)}
+    assert choose_threshold(rows(costs) + rows(costs, steps=(100,)), 104) == 95
+    assert choose_threshold(rows({**costs, 105: (1.5, 0.0)}, steps=(100,)), 104) == 105
     assert choose_threshold(rows({99: (1.0, 0.0)}, steps=(100,)), 99) is None
 
 

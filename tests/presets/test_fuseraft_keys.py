@@ -48,6 +48,9 @@ def test_keys_of_files_weigh_least_and_others_lie_between():
              "Agents.A.KnowledgeWeight", "Model.Temperature", "SkillCuration", "Output", "Events"]  # fmt: skip
     weights = [rank_ignored_key(key) for key in order]
     assert weights == sorted(set(weights))
+    files = ("ChangeTracking", "EvidenceStore", "ChangeLogPath", "Checkpoint", "Events")
+    light = ("Output", "Telemetry", "Models", "ApiProfiles", *files)
+    assert min(map(rank_ignored_key, light)) > rank_ignored_key("SkillCuration")
 
 
 def test_the_list_of_what_is_not_obeyed_is_short():

@@ -78,7 +78,9 @@ def test_while_it_is_open_all_of_its_agents_have_one(tmp_path):
 
 def test_what_is_done_with_each_is_done_with_those_that_are_opened_later(tmp_path):
     told, seen = set(), []
-    with made(tmp_path, PARTS, PLAN, name="t") as team:
+    helped = {"Name": "C", "Plugins": ["SubAgent"], "SubAgentModel": "scout"}
+    parts, plan = {**PARTS, "scout": [["never"]]}, config(["A", "B", helped], STATES)
+    with made(tmp_path, parts, plan, name="t") as team:
         team.listen(lambda event: told.add((event.kind, event.turn)))
         team.sessions.each(lambda live: seen.append(live.name))
         assert seen == ["t.A"]
@@ -88,6 +90,10 @@ def test_what_is_done_with_each_is_done_with_those_that_are_opened_later(tmp_pat
         team.sessions["C"].listen(lambda event: None)
         assert len(team.sessions["C"].listeners) == len(team.sessions["A"].listeners) + 1
         assert told == before
+        assert seen == ["t.A", "t.B", "t.C", "t.C.sub"]
+        again = []
+        team.sessions.each(lambda live: again.append(live.name))
+        assert again == seen
 
 
 def test_what_was_begun_is_opened_at_once_and_may_be_refused(tmp_path):

@@ -162,8 +162,11 @@ def test_what_is_no_longer_sent_is_told() -> None:
 
 def test_a_growth_of_nothing_is_clamped() -> None:
     log = session(user("x" * 10), reply("y" * 10, 500), user("z" * 10), reply("w", 500))
-    assert measure_sizes(log, CHARS).underivable_calls_n == 1
-    assert min(measure_sizes(log, CHARS).tokens) >= 0
+    found = measure_sizes(log, CHARS)
+    assert found.underivable_calls_n == 1
+    assert (found.tokens, {*found.source}) == ((10, 10, 10, 1), {"estimated"})
+    empty = session(user("x" * 10), reply("", 500), reply("w", 500))
+    assert measure_sizes(empty, CHARS).underivable_calls_n == 0
 
 
 def test_a_summary_takes_what_is_left_after_a_compaction() -> None:

@@ -130,11 +130,15 @@ def test_models_of_today_are_compared_and_have_prices():
 
 
 def test_an_unknown_model_has_no_rule_and_says_so():
-    assert "No provider's rule is known for model 'llama-4'" in describe_cache_rules("llama-4")
+    assert (
+        describe_cache_rules("llama-4")
+        == "No provider's rule is known for model 'llama-4': lives, blocks and refusals are assumed."
+    )
     assert "without a name" in describe_cache_rules(None)
     assert all(find_rule(f, "llama-4") is None for f in get_args(Fact))
-    assert find_rule("cache_life", "x" * 10_000) is None
+    assert find_rule("cache_life", "claude-" + "x" * 10_000) is None
     assert find_rule("cache_life", "claude-sonnet-4:free") is None
+    assert get_value("cache_life", "llama-4", 42.0) == 42.0
     assert get_value("cache_life", "claude") == DEFAULT_CACHE_LIFE
 
 

@@ -59,6 +59,8 @@ def test_an_output_is_text_and_a_picture_that_names_its_model(made, name):
     widget = made[name]
     bundle = widget._repr_mimebundle_()
     assert set(bundle) == {"text/plain", "text/html"}
+    assert bundle["text/plain"].strip()
+    assert "<div" not in bundle["text/plain"]
     assert f'class="ctxkit-slot ctxkit-model-{widget.model_id}"' in bundle["text/html"]
     assert STATIC_PICTURE_NOTE in bundle["text/html"]
     assert bundle["text/html"].count("<svg") + bundle["text/html"].count("<table") > 0

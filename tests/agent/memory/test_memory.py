@@ -95,7 +95,8 @@ def test_what_is_no_entry_is_none(text):
 
 
 @pytest.mark.parametrize(("agent", "folder"), [("Auth Role", "auth_role"), ("foo.bar", "foobar"),
-                                               ("hello world!", "hello_world"), ("   ", "___")])  # fmt: skip
+                                               ("hello world!", "hello_world"), ("   ", "___"),
+                                               ("Dev-2", "dev-2"), ("x" * 150, "x" * 100)])  # fmt: skip
 def test_an_agents_folder_is_named_as_fuseraft_names_it(agent, folder):
     """F16: An agent's memory has a folder of its own."""
     assert get_memory_folder_name(agent) == folder

@@ -70,6 +70,8 @@ def test_questions_and_facts_are_read():
         "export",
     )
     assert parse_service_names("the port of zone?") == ("zone",)
+    assert parse_service_names("the ports of sandbox and zone?") == ("sandbox", "zone")
     assert parse_service_names("the ports of a and b; no: the ports of c and d?") == ("c", "d")
     assert parse_service_names("Hello") == ()
     assert find_ports([result("archive_port = 20 zone_ports = 3")]) == {"archive": 20}
+    assert find_ports([result("a_port = 1"), result("a_port = 2")]) == {"a": 2}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import sys
 
 import pytest
 from builders import assistant, call, result, system, user
@@ -202,7 +203,12 @@ def test_server_edits_have_the_providers_shape():
     assert openai_compaction(threshold=9)[0]["compact_threshold"] == 9
 
 
-def test_loading_leaves_the_users_token_cache_alone(monkeypatch, litellm):
+def test_loading_leaves_the_users_token_cache_alone(monkeypatch, tmp_path):
+    """LiteLLM names a folder of its own when it is first imported, as this one does."""
+    (tmp_path / "litellm.py").write_text("import os; os.environ['TIKTOKEN_CACHE_DIR'] = 'its own'")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setitem(sys.modules, "litellm", None)  # what was imported comes back afterwards
+    del sys.modules["litellm"]
     monkeypatch.setenv("TIKTOKEN_CACHE_DIR", "mine")
     load_litellm()
     assert os.environ["TIKTOKEN_CACHE_DIR"] == "mine"

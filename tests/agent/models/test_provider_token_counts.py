@@ -140,11 +140,30 @@ def test_a_count_closes_its_own_clients_alone(monkeypatch):
     cache = litellm.in_memory_llm_clients_cache
     monkeypatch.setattr(cache, "max_size_in_memory", 10_000)  # what others left does not make room
     clients = cache.cache_dict
-    other = AsyncHTTPHandler()
+    other, made_meanwhile, mine = (AsyncHTTPHandler() for _ in range(3))
     monkeypatch.setitem(clients, "async_httpx_clientanthropic-1", other)
+    ask = litellm.acount_tokens
+
+    async def ask_beside_another(**request):
+        monkeypatch.setitem(clients, "async_httpx_clientanthropic-2", made_meanwhile)
+        return await ask(**request)
+
+    monkeypatch.setattr(litellm, "acount_tokens", ask_beside_another)
+
+    async def count_in_a_loop_with_a_client(url):
+        key = f"async_httpx_clientopenai-{id(asyncio.get_running_loop())}"
+        clients[key] = mine
+        model = ProviderModel(
+            "anthropic/claude-sonnet-4-5", options={"api_base": url, "api_key": "none"}
+        )
+        assert await model.count(PROMPT)
+        assert clients.pop(key) is mine
+
     with counting() as (url, _):
-        assert counted("anthropic/claude-sonnet-4-5", url)
+        asyncio.run(count_in_a_loop_with_a_client(url))
     assert clients["async_httpx_clientanthropic-1"] is other
+    assert clients["async_httpx_clientanthropic-2"] is made_meanwhile
     assert closed
-    assert other not in closed
-    assert not other.client.is_closed
+    for client in (other, made_meanwhile, mine):
+        assert client not in closed
+        assert not client.client.is_closed

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import pytest
+from builders import assistant, session, summarised, usage, user
 
 import ctxkit as ck
 from ctxkit.engine.run_and_session_conversion import get_run_of_replay
 from ctxkit.experiments.cost_and_loss_scores import SessionAnalysisCache, score_run
+from ctxkit.metrics import session_bill
 from ctxkit.policies import FuseraftSummary, HybridSummary, Rules
 from ctxkit.policies.tool_evidence_summaries import HybridSummariser
 from ctxkit.session import Text, Usage
@@ -58,9 +60,29 @@ FREE = {
 
 @pytest.mark.parametrize("name", FREE)
 def test_a_text_that_no_model_writes_is_free_everywhere(name):
-    replay = ck.replay(SAMPLE, FREE[name])
+    record = ck.read(SAMPLE)
+    replay = ck.replay(record, FREE[name])
     assert any(m.role == "summary" for e in replay.edits for m in e.inserted)
     assert costs(replay) == [0.0] * 4
+    run = get_run_of_replay(replay)
+    assert score_run(SessionAnalysisCache(record), run, name)["summaries_usd"] == 0.0
+
+
+@pytest.mark.parametrize(
+    ("method", "is_free"), [("intent", True), ("lossless", True), ("llm", False)]
+)
+def test_a_log_that_names_a_method_without_a_model_bills_no_summary(method, is_free):
+    old = [user("x" * 4_000), assistant("y" * 4_000, usage=usage(2_000))]
+    log = session(
+        *old,
+        summarised(old, "s" * 400, method=method),
+        user(),
+        assistant(usage=usage()),
+        model="gpt-5.5",
+    )
+    bill = session_bill.bill_session(log)
+    assert (bill.summaries_usd == 0.0) is is_free
+    assert len(bill.summaries) == (0 if is_free else 1)
 
 
 @pytest.mark.parametrize("rules", [fuseraft("llm"), "claude_code", "pi"])

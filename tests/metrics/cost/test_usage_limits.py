@@ -32,6 +32,12 @@ def test_the_causes_add_up_to_the_price_of_the_calls():
     assert sum(u.usd for u in uses) == pytest.approx(whole)
     assert min(v for u in uses for v in u.usd_by_cause.values()) >= 0
     assert any(c.startswith("sent again") for u in uses for c in u.usd_by_cause)
+    september = 1_790_000_000.0  # a million tokens read cost $0.20 then, and half of it later
+    read = assistant(
+        usage=usage(0, read=1_000_000, output=0), model="claude-sonnet-5-5", time=september
+    )
+    ((dated,), _) = list_call_costs(session(user(), read))
+    assert dated.usd == pytest.approx(0.2)
 
 
 def test_the_fullest_span_is_that_of_brute_force():

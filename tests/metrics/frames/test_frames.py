@@ -127,9 +127,10 @@ def test_the_text_of_a_message_row_is_in_the_log_at_its_position():
 
 def test_a_merge_with_suffixes_keeps_every_column_of_both_frames():
     calls, sessions = (ck.frame(ck.samples.path("chat"), per=p) for p in ("call", "session"))
-    shared = set(calls) & set(sessions) - {"session"}
+    shared, own = set(calls) & set(sessions) - {"session"}, set(sessions) - set(calls)
     merged = calls.merge(sessions, on="session", suffixes=("", "_of_session"))
-    assert {*calls, *(f"{c}_of_session" for c in shared)} <= set(merged)
+    assert set(merged) == {*calls, *own, *(f"{c}_of_session" for c in shared)}
+    assert len(merged) == len(calls) > 0
 
 
 def test_what_follows_the_last_call_belongs_to_none():

@@ -116,6 +116,8 @@ def test_a_range_begins_at_the_next_place_that_parts_no_call_from_its_result():
     for start in (2, 3):  # position 2 is the result of the call before it
         assert h.drop(6, start=start).messages == (*h.messages[:3], h.messages[6])
     assert h.drop(3, start=2) is h
+    last = shown(user(), *step())
+    assert last.drop(3, start=2) is last
 
 
 def test_a_pending_group_stays_whole():

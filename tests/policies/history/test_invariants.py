@@ -19,6 +19,7 @@ from ctxkit.policies.history.invariants import (
     find_changed_groups,
     find_violation,
 )
+from ctxkit.session import ToolCall
 
 # -- Every tool call has its result.
 
@@ -46,9 +47,15 @@ def test_a_call_that_was_never_answered_is_sound():
 
 
 def test_a_call_without_ids_counts_its_results():
-    asked = assistant("", tool_call("ls", ""))
-    h = shown(user(), asked, result("1", ""))
-    assert CallsHaveResults().broken(h) is None
+    asked = assistant("", ToolCall("", "ls"), ToolCall("", "cat"))
+    log = (user(), asked, result("1", None, "ls"), result("2", None, "cat"))
+    assert CallsHaveResults().broken(unchecked(log, 0, 1, 2, 3)) is None
+    assert CallsHaveResults().broken(unchecked(log, 1, 2, 3)) is None
+    for one in (2, 3):
+        assert (
+            CallsHaveResults().broken(unchecked(log, 0, 1, one))
+            == "Tool call ls () lost its result."
+        )
 
 
 # -- Every tool result has its call.
@@ -170,12 +177,15 @@ def test_what_was_sound_may_break_later():
 @given(st.lists(st.lists(st.sampled_from(range(1, 6)), unique=True), min_size=1, max_size=6))
 def test_a_log_that_remembers_finds_what_a_fresh_one_finds(cuts):
     base = shown(*GROUPS_LOG)
+    shorter = {2: result("-", "a", "ls"), 3: result("-", "b", "cat"), 5: result("-", "c", "ls")}
     for cut in cuts:
         at = np.array(sorted(cut), int)
-        fresh = shown(*GROUPS_LOG)
-        if len(at):
-            assert find_violation(drop_positions(base, at, "t", None)) == find_violation(
-                drop_positions(fresh, at, "t", None)
-            )
-        text = base.replace({p: GROUPS_LOG[p] for p in cut}, reason="the same again")
-        assert find_violation(text) is None
+        parts_a_group = any(0 < len(group & {*cut}) < len(group) for group in ({1, 2, 3}, {4, 5}))
+        short = base.replace({p: m for p, m in shorter.items() if p in cut}, reason="shorter")
+        assert find_violation(short) is None
+        if not cut:
+            continue
+        views = (base, short, shown(*GROUPS_LOG))
+        found = [find_violation(drop_positions(view, at, "t", None)) for view in views]
+        assert len({*found}) == 1
+        assert (found[0] is not None) == parts_a_group
