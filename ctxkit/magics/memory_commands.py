@@ -54,12 +54,9 @@ class MemoryAddArguments:
 
 
 @dataclass(frozen=True)
-class MemoryEditArguments:
+class MemoryEditArguments(MemoryEntryArguments):
     """The line of `%memory edit`."""
 
-    name: str = positional_field(
-        "name of the entry, or the beginning of its guid", completes="entry"
-    )
     rename: str | None = option_field("another name")
     description: str | None = option_field("what it says, in quotes")
     type: str | None = option_field("another type", completes="memory_type")
