@@ -14,8 +14,7 @@ from ctxkit.magics.line_parser import (
     get_positional_fields,
     get_setting_defaults_and_help,
 )
-from ctxkit.magics.magic_dispatch import AGENT_MAGIC, COMPACT_MAGIC, TEAM_MAGIC
-from ctxkit.magics.magics_class import CONTEXT_SUBCOMMANDS
+from ctxkit.magics.magics_class import AGENT_MAGIC, COMPACT_MAGIC, CONTEXT_SUBCOMMANDS, TEAM_MAGIC
 from ctxkit.magics.memory_commands import MEMORY_SUBCOMMANDS
 from ctxkit.magics.session_settings_and_name_resolver import KitSettings
 

@@ -24,7 +24,7 @@ from ctxkit.agent.turn_limits_and_token_budgets import LimitReached, SpentInTurn
 from ctxkit.errors import BadArguments, ModelError
 from ctxkit.formats.log_discovery import iter_session_files
 from ctxkit.formats.reading import read_all
-from ctxkit.formats.untrusted_record_parsing import as_dict
+from ctxkit.formats.untrusted_record_parsing import as_dict, float_or_none
 from ctxkit.session.messages import REPORTED_CONTEXT_KEY, Attachment, Edit, Message, ToolCall, Usage
 from ctxkit.tokens.message_sizes_from_recorded_prompts import measure_sizes
 
@@ -251,11 +251,10 @@ class ExternalAgent(Agent):
         used, size, cost = (update.get(k) for k in ("used", "size", "cost"))
         if type(size) is int and size > 0:
             self.size = size
-        amount: Any = as_dict(cost).get("amount")
+        amount = float_or_none(as_dict(cost).get("amount"))
         is_usd = as_dict(cost).get("currency", "USD") == "USD"
-        is_number = isinstance(amount, int | float) and not isinstance(amount, bool)
-        if is_usd and is_number and 0 <= amount <= _MAX_COST_USD:
-            self._spending.report(float(amount))
+        if is_usd and amount is not None and amount <= _MAX_COST_USD:
+            self._spending.report(amount)
             turn.spent.cost_usd = self._spending.in_turn
         if type(used) is int and used >= 0:
             self._apply_context_size(used)

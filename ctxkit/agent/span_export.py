@@ -20,7 +20,7 @@ import msgspec
 from ctxkit._internal.formatting_and_sanitizing import sanitize_line
 from ctxkit._internal.redaction import redact_json
 from ctxkit.errors import BadArguments
-from ctxkit.formats.otel_writer import (
+from ctxkit.formats.otel import (
     encode_agent_span,
     encode_call_span,
     encode_resource,

@@ -17,8 +17,11 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 from ctxkit._internal.formatting_and_sanitizing import sanitize_line
 from ctxkit._internal.redaction import REDACTION_MARK
 from ctxkit.errors import BadArguments
-from ctxkit.metrics.fact_retention_by_meaning_and_values import find_missing_values
-from ctxkit.metrics.losable_items import extract_text_items, iter_texts_and_argument_strings
+from ctxkit.metrics.losable_items import (
+    extract_text_items,
+    find_missing_values,
+    iter_texts_and_argument_strings,
+)
 from ctxkit.session.compactions_and_prunings import group_edits
 from ctxkit.session.messages import Message, Text
 from ctxkit.session.session import apply_edit

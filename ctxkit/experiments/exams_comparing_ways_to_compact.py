@@ -32,7 +32,7 @@ from ctxkit.experiments.compaction_exam_questions import (
 )
 from ctxkit.formats.sessions_from_arguments import accepts_session
 from ctxkit.metrics.bootstrap_and_paired_tests import mcnemar
-from ctxkit.metrics.fact_retention_by_meaning_and_values import find_missing_values
+from ctxkit.metrics.losable_items import find_missing_values
 from ctxkit.session.messages import Message, Text
 from ctxkit.tokens.token_counters import default_counter
 

@@ -65,7 +65,7 @@ def write(session: Session, path: str | os.PathLike[str], format: str = "native"
         >>> result.lost["compactions"]
         2
     """
-    from ctxkit.formats import atif, inspect_ai, native, openai, otel_writer, pi
+    from ctxkit.formats import atif, inspect_ai, native, openai, otel, pi
 
     if format not in WRITE_FORMATS:
         choices = ", ".join(WRITE_FORMATS)
@@ -81,7 +81,7 @@ def write(session: Session, path: str | os.PathLike[str], format: str = "native"
         "openai": openai.encode_session,
         "pi": pi.encode_session,
         "atif": atif.encode_session,
-        "otel": otel_writer.encode_session,
+        "otel": otel.encode_session,
         "inspect": inspect_ai.encode_session,
     }
     lines, lost = encoders[format](session)

@@ -48,8 +48,14 @@ def load(shell: InteractiveShell) -> None:
     from ctxkit.agent.system_prompt import SECTIONS
     from ctxkit.formats.registry import format_names
     from ctxkit.magics.line_parser import make_completion_matcher
-    from ctxkit.magics.magic_dispatch import AGENT_MAGIC, COMPACT_MAGIC, TEAM_MAGIC
-    from ctxkit.magics.magics_class import CONTEXT_SUBCOMMANDS, DEFAULT_SUBCOMMAND, CtxKit
+    from ctxkit.magics.magics_class import (
+        AGENT_MAGIC,
+        COMPACT_MAGIC,
+        CONTEXT_SUBCOMMANDS,
+        DEFAULT_SUBCOMMAND,
+        TEAM_MAGIC,
+        CtxKit,
+    )
     from ctxkit.magics.memory_commands import MEMORY_SUBCOMMANDS
     from ctxkit.magics.session_settings_and_name_resolver import MEMORY_WORDS, open_memory_store
     from ctxkit.policies.memory_entries import MEMORY_TYPES

@@ -41,8 +41,8 @@ from ctxkit.agent.turn_limits_and_token_budgets import Limits
 from ctxkit.errors import BadArguments, ModelError
 from ctxkit.magics.cell_magic_arguments import SESSION_SETTINGS, AgentArguments
 from ctxkit.magics.kernel_sessions import DEFAULT_SESSION
-from ctxkit.magics.magic_dispatch import PreformattedText
 from ctxkit.magics.mcp_servers_and_acp_agents import check_acp_agent_options, find_acp_agent_log
+from ctxkit.magics.subcommand_dispatch import PreformattedText
 from ctxkit.magics.turn_display import CellOutput, LiveTurnDisplay, TerminalOutput
 from ctxkit.magics.turn_handle_and_approvals import (
     ToolApprover,

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING
 from ctxkit._internal.formatting_and_sanitizing import pluralize, sanitize_line
 from ctxkit.errors import BadArguments
 from ctxkit.magics.line_parser import positional_field
-from ctxkit.magics.magic_dispatch import PreformattedText, Subcommand
 from ctxkit.magics.session_report_commands import (
     SESSIONS_TASK,
     TIME_TASK,
     LiveSessionArguments,
     SessionArguments,
 )
+from ctxkit.magics.subcommand_dispatch import PreformattedText, Subcommand
 
 if TYPE_CHECKING:
     import pandas as pd

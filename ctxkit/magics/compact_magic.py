@@ -17,7 +17,7 @@ from ctxkit.agent.compaction import KEEP_NEWEST_TURN
 from ctxkit.agent.event_loop_threads import run_coroutine
 from ctxkit.agent.model_summaries_and_backoff import ModelSummariser
 from ctxkit.errors import BadArguments, ModelError
-from ctxkit.magics.magic_dispatch import PreformattedText
+from ctxkit.magics.subcommand_dispatch import PreformattedText
 from ctxkit.policies.offline_summarisers import ExtractiveSummariser, may_call_model
 from ctxkit.policies.protocols import name_of
 from ctxkit.policies.summary_compaction import Summary, iter_summary_writers

@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 from functools import wraps
-from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, ParamSpec, TypeVar
 
 from IPython.core.error import UsageError
 from IPython.core.magic import line_cell_magic, line_magic, magics_class, no_var_expand
@@ -13,14 +13,12 @@ from IPython.core.magic import line_cell_magic, line_magic, magics_class, no_var
 from ctxkit.errors import BadArguments, StoreError
 from ctxkit.magics import checkpoint_commands, memory_commands, session_report_commands
 from ctxkit.magics import prompt_section_and_document_commands as context_commands
+from ctxkit.magics.cell_magic_arguments import AgentArguments, CompactArguments, TeamArguments
 from ctxkit.magics.kernel_sessions import KitState
-from ctxkit.magics.line_parser import strip_semicolon
-from ctxkit.magics.magic_dispatch import (
-    AGENT_MAGIC,
-    COMPACT_MAGIC,
-    TEAM_MAGIC,
+from ctxkit.magics.line_parser import format_usage, has_help_flag, parse_line, strip_semicolon
+from ctxkit.magics.subcommand_dispatch import (
+    PreformattedText,
     format_overview,
-    run_cell_magic,
     run_subcommand,
 )
 
@@ -60,6 +58,55 @@ def convert_to_kit_errors(magic: Callable[P, R]) -> Callable[P, R]:
             ) from None
 
     return converted
+
+
+class CellMagic(NamedTuple):
+    """A cell magic: its name, the dataclass of its line, and the help on its cell."""
+
+    magic: str
+    shape: type
+    note: str
+
+
+AGENT_MAGIC = CellMagic(
+    "%%agent",
+    AgentArguments,
+    "The cell is the prompt. `%agent` alone shows the state of the session.",
+)
+TEAM_MAGIC = CellMagic(
+    "%%team",
+    TeamArguments,
+    "The cell is the task. `%team NAME` continues the task that a team has.",
+)
+COMPACT_MAGIC = CellMagic(
+    "%compact", CompactArguments, "Write a focus that ends in `?` into a cell of `%%compact`."
+)
+
+
+def run_cell_magic(
+    kit: KitState,
+    magic: CellMagic,
+    line: str,
+    cell: str | None,
+    run: Callable[[KitState, Any, str], object],
+) -> object:
+    """Run a cell magic with its line and cell, or show its usage.
+
+    Args:
+        kit: given to the magic.
+        magic: its name, the dataclass of its line and the help on its cell.
+        line: behind the magic's name.
+        cell: None: it was called as a line magic.
+        run: the magic.
+
+    Returns:
+        What the magic returns, or the help that `-h` asks for.
+    """
+    # A `;` silences a line magic; above a cell it is text.
+    words = line if cell is not None else strip_semicolon(line)
+    if has_help_flag(words):
+        return PreformattedText(f"{format_usage(magic.shape, magic.magic)}\n\n{magic.note}")
+    return run(kit, parse_line(magic.shape, words, magic.magic), cell or "")
 
 
 DEFAULT_SUBCOMMAND = "status"

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 from ctxkit._internal.formatting_and_sanitizing import sanitize_line
 from ctxkit.errors import BadArguments
 from ctxkit.magics.line_parser import option_field, positional_field, remaining_text_field
-from ctxkit.magics.magic_dispatch import PreformattedText, Subcommand
 from ctxkit.magics.session_report_commands import (
     EmptyArguments,
     LiveSessionArguments,
     sanitize_text_columns,
 )
 from ctxkit.magics.session_settings_and_name_resolver import open_memory_store
+from ctxkit.magics.subcommand_dispatch import PreformattedText, Subcommand
 from ctxkit.policies.memory_entries import make_entry
 
 if TYPE_CHECKING:
@@ -54,12 +54,9 @@ class MemoryAddArguments:
 
 
 @dataclass(frozen=True)
-class MemoryEditArguments:
+class MemoryEditArguments(MemoryEntryArguments):
     """The line of `%memory edit`."""
 
-    name: str = positional_field(
-        "name of the entry, or the beginning of its guid", completes="entry"
-    )
     rename: str | None = option_field("another name")
     description: str | None = option_field("what it says, in quotes")
     type: str | None = option_field("another type", completes="memory_type")

@@ -15,13 +15,13 @@ from ctxkit.agent.document_store import (
 from ctxkit.agent.system_prompt import OFF, parse_section_names
 from ctxkit.errors import BadArguments
 from ctxkit.magics.line_parser import option_field, positional_field, remaining_text_field
-from ctxkit.magics.magic_dispatch import PreformattedText, Subcommand
 from ctxkit.magics.session_report_commands import (
     FILL_TASK,
     EmptyArguments,
     SessionArguments,
     sanitize_text_columns,
 )
+from ctxkit.magics.subcommand_dispatch import PreformattedText, Subcommand
 
 if TYPE_CHECKING:
     import pandas as pd

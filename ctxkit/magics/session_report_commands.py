@@ -16,7 +16,7 @@ from ctxkit._internal.formatting_and_sanitizing import (
     sanitize_line,
 )
 from ctxkit.magics.line_parser import option_field, positional_field
-from ctxkit.magics.magic_dispatch import PreformattedText, Subcommand
+from ctxkit.magics.subcommand_dispatch import PreformattedText, Subcommand
 from ctxkit.session.compactions_and_prunings import count_compactions
 from ctxkit.session.messages import Edit
 from ctxkit.tokens.live_prompt_sizes import find_call_of_current_size

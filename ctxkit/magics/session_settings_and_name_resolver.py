@@ -1,7 +1,6 @@
-"""Options of the cell magics, settings of `%config CtxKit`, and the objects that they name."""
-
-# An option with a `setting` is defined once: `%config CtxKit` has a setting of that name, which
-# holds for sessions that are opened without the option.
+"""Settings of `%config CtxKit`, sessions by name, and the models, rules, tools and memory that
+options name.
+"""
 
 from __future__ import annotations
 
@@ -22,9 +21,7 @@ from ctxkit.agent.tools.execution_and_results import OutputLimits
 from ctxkit.agent.tools.tool import Tool, tool
 from ctxkit.errors import BadArguments, StoreError, did_you_mean
 from ctxkit.magics.cell_magic_arguments import AgentArguments
-from ctxkit.magics.line_parser import (
-    get_setting_defaults_and_help,
-)
+from ctxkit.magics.line_parser import get_setting_defaults_and_help
 from ctxkit.magics.mcp_servers_and_acp_agents import parse_acp_command, parse_mcp_servers
 from ctxkit.policies.compaction_and_pruning_rules import Rules
 from ctxkit.policies.summary_compaction import Summary

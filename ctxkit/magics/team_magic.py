@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from ctxkit.errors import BadArguments
 from ctxkit.magics.cell_magic_arguments import TeamArguments
 from ctxkit.magics.line_parser import get_setting_defaults_and_help
-from ctxkit.magics.magic_dispatch import PreformattedText
+from ctxkit.magics.subcommand_dispatch import PreformattedText
 from ctxkit.magics.turn_handle_and_approvals import (
     ToolApprover,
     TurnInterrupted,

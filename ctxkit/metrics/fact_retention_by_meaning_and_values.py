@@ -14,7 +14,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ctxkit._internal.lazy_exports_and_late_bound_calls import make_dunder_dir
 from ctxkit.formats.sessions_from_arguments import accepts_session
-from ctxkit.metrics.losable_items import extract_items
+from ctxkit.metrics.losable_items import (
+    extract_exact_values,
+    extract_items,
+    find_missing_values,
+)
 from ctxkit.metrics.sentence_similarity import SimilarityMeasure, get_similarity_measure
 from ctxkit.session.compactions_and_prunings import group_edits
 from ctxkit.session.messages import Message
@@ -29,7 +33,6 @@ if TYPE_CHECKING:
 __all__ = [
     "FactRetention",
     "check_facts",
-    "extract_exact_values",
     "meaning",
     "split_sentences_and_lines",
 ]
@@ -41,11 +44,6 @@ MAX_SENTENCES = 2000
 _SENTENCE_FAMILIES = ("constraint", "decision", "open")
 """Families of items that are sentences, so that other words can state them."""
 _SENTENCE_END = re.compile(r"(?<=[.!?])\s+(?=[A-Z`(\"'])|\n+")
-_EXACT_VALUE = re.compile(
-    r"(?<![\w./:-])(?:[\w.@~+-]*/[\w./@+-]+|[\w.:#@+-]*\d[\w.:%@+-]*"  # paths; whatever has a digit
-    # names as programs spell them
-    r"|[A-Z]\w*(?:-[A-Z]\w*)+|\w+_\w+|[A-Za-z]*[a-z][A-Z]\w*|[A-Za-z]\w+\.[a-z_]\w+)"
-)
 MEANING_COLUMNS = {
     "session": "string",
     "compaction": "Int64",
@@ -209,48 +207,3 @@ def _iter_sentence_items(messages: Iterable[Message]) -> Iterator[Any]:
 def split_sentences_and_lines(text: str) -> list[str]:
     """Return the sentences and lines of a text that have more than two characters."""
     return [s for part in _SENTENCE_END.split(text) if len(s := " ".join(part.split())[:600]) > 2]
-
-
-def find_missing_values(values: Iterable[str], text: str) -> tuple[str, ...]:
-    """Return the values that a casefolded text does not contain.
-
-    Args:
-        values: exact values of a fact, as `extract_exact_values` returns them.
-        text: the text, casefolded.
-
-    Returns:
-        The missing ones in their order; a value inside a longer word or number does not count.
-    """
-    return tuple(v for v in values if not _contains_value(v.casefold(), text))
-
-
-def _contains_value(value: str, text: str) -> bool:
-    at = text.find(value)
-    while at >= 0 and not is_whole_value(text, at, at + len(value)):
-        at = text.find(value, at + 1)
-    return at >= 0
-
-
-def is_whole_value(text: str, start: int, end: int) -> bool:
-    """Return True if the value at ``start..end`` of a text is not part of a longer value.
-
-    Args:
-        text: a text.
-        start: first character of the value.
-        end: one past its last character.
-    """
-    before, after = text[max(start - 1, 0) : start], text[end : end + 1]
-    if before == "." or _is_word_char(before) or _is_word_char(after):
-        return False
-    return not (after and after in ".,:" and text[end + 1 : end + 2].isdecimal())
-
-
-def _is_word_char(char: str) -> bool:
-    return char.isalnum() or char == "_"
-
-
-def extract_exact_values(fact: str) -> tuple[str, ...]:
-    """Return the numbers, dates, paths and identifiers of a sentence, each once."""
-    return tuple(
-        dict.fromkeys(v for hit in _EXACT_VALUE.findall(fact) if len(v := hit.rstrip(".,:;")) > 0)
-    )

@@ -29,13 +29,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from ahocorasick_rs import AhoCorasick
 
-from ctxkit.metrics.fact_retention_by_meaning_and_values import extract_exact_values, is_whole_value
 from ctxkit.metrics.losable_items import (
     ERROR_LINE_CHARS,
     ITEM_FAMILIES,
     MAX_SEARCHED_CHARS,
     SPEAKERS,
     LosableItem,
+    extract_exact_values,
+    is_whole_value,
     iter_texts_and_argument_strings,
     split_sentences,
 )

@@ -1,4 +1,6 @@
-"""Items that a summary can lose (paths, ids, numbers, rules ...), extracted from messages."""
+"""Items that a summary can lose (paths, ids, numbers, rules ...), extracted from messages, and the
+exact values of a sentence.
+"""
 
 # Extraction by regular expressions, one per family. Patterns start only at the beginning of a token
 # (a look-behind), and their repeats are bounded, so the time is linear in the text, even for a word
@@ -355,6 +357,58 @@ def _iter_strings(value: object, depth: int = 0) -> Iterator[str]:
         inner: Iterable[object] = value.values() if isinstance(value, dict) else value
         for each in inner:
             yield from _iter_strings(each, depth + 1)
+
+
+_EXACT_VALUE = re.compile(
+    r"(?<![\w./:-])(?:[\w.@~+-]*/[\w./@+-]+|[\w.:#@+-]*\d[\w.:%@+-]*"  # paths; whatever has a digit
+    # names as programs spell them
+    r"|[A-Z]\w*(?:-[A-Z]\w*)+|\w+_\w+|[A-Za-z]*[a-z][A-Z]\w*|[A-Za-z]\w+\.[a-z_]\w+)"
+)
+
+
+def extract_exact_values(fact: str) -> tuple[str, ...]:
+    """Return the numbers, dates, paths and identifiers of a sentence, each once."""
+    return tuple(
+        dict.fromkeys(v for hit in _EXACT_VALUE.findall(fact) if len(v := hit.rstrip(".,:;")) > 0)
+    )
+
+
+def find_missing_values(values: Iterable[str], text: str) -> tuple[str, ...]:
+    """Return the values that a casefolded text does not contain.
+
+    Args:
+        values: exact values of a fact, as `extract_exact_values` returns them.
+        text: the text, casefolded.
+
+    Returns:
+        The missing ones in their order; a value inside a longer word or number does not count.
+    """
+    return tuple(v for v in values if not _contains_value(v.casefold(), text))
+
+
+def _contains_value(value: str, text: str) -> bool:
+    at = text.find(value)
+    while at >= 0 and not is_whole_value(text, at, at + len(value)):
+        at = text.find(value, at + 1)
+    return at >= 0
+
+
+def is_whole_value(text: str, start: int, end: int) -> bool:
+    """Return True if the value at ``start..end`` of a text is not part of a longer value.
+
+    Args:
+        text: a text.
+        start: first character of the value.
+        end: one past its last character.
+    """
+    before, after = text[max(start - 1, 0) : start], text[end : end + 1]
+    if before == "." or _is_word_char(before) or _is_word_char(after):
+        return False
+    return not (after and after in ".,:" and text[end + 1 : end + 2].isdecimal())
+
+
+def _is_word_char(char: str) -> bool:
+    return char.isalnum() or char == "_"
 
 
 class MessageItemCache:

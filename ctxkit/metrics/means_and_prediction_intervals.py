@@ -37,6 +37,12 @@ def sum_if_complete(values: Iterable[float | None]) -> float | None:
     return total
 
 
+def sum_counts_if_complete(values: list[int | None]) -> int | None:
+    """Return the sum of some counts; None where one is None, or there are none."""
+    numbers = [v for v in values if v is not None]
+    return sum(numbers) if numbers and len(numbers) == len(values) else None
+
+
 # By ranks: the next value has each of the n + 1 ranks among n values with equal probability,
 # whatever the distribution, so it is between the k-th smallest and the k-th largest with
 # probability 1 - 2 k / (n + 1). Ends between two ranks are interpolated. n + 1 must be at least

@@ -1,12 +1,5 @@
 """Similarity of two sentences: by word stems, or by MiniLM's vectors."""
 
-# A summary rewrites, so a fact can survive in other words, and a similar sentence can state another
-# number. Each fact is therefore checked twice:
-#   meaning  is the nearest sentence of the text within a threshold of similarity?
-#   values   does the text contain all numbers, dates, paths and identifiers of the fact?
-# Similarity does not detect a contradiction: "Monday at 09:00" is near "Friday at 14:00", and "may
-# be changed freely" is near "must never be changed". So it is never reported without the values.
-
 from __future__ import annotations
 
 import re

@@ -16,10 +16,6 @@ from ctxkit._internal.formatting_and_sanitizing import pluralize, sanitize_line
 from ctxkit._internal.lazy_exports_and_late_bound_calls import make_dunder_dir
 from ctxkit.formats.sessions_from_arguments import accepts_session
 from ctxkit.metrics.compaction_outcomes import ToolCallRequestIndex
-from ctxkit.metrics.fact_retention_by_meaning_and_values import (
-    extract_exact_values,
-    find_missing_values,
-)
 from ctxkit.metrics.item_index_and_rule_matching import (
     MAX_CACHED_TEXTS,
     MultiTextSearch,
@@ -29,6 +25,8 @@ from ctxkit.metrics.losable_items import (
     MAX_SEARCHED_CHARS,
     LosableItem,
     MessageItemCache,
+    extract_exact_values,
+    find_missing_values,
     iter_texts_and_argument_strings,
 )
 from ctxkit.metrics.loss_analysis import CONSTRAINT_FAMILY

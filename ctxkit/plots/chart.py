@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import html
 import json
-import math
 import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 from functools import wraps
 from inspect import signature
 from os import PathLike
@@ -20,7 +18,6 @@ from ctxkit._internal.chart_style import PLOTLY_TEXT_CSS, TEXT_COLOUR, read_plot
 from ctxkit._internal.formatting_and_sanitizing import (
     NO_MATHJAX,
     escape_html,
-    format_percent,
     sanitize_line,
     sanitize_text,
 )
@@ -406,13 +403,6 @@ def map_sessions_by_name(
     )
 
 
-def format_utc_time(seconds: float | None) -> str | None:
-    """Return a time of a log as text in UTC; None if it is missing or out of range."""
-    if seconds is None or not 0 <= seconds < 253_402_300_799:
-        return None
-    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
-
-
 _MAX_NAME = 48
 """Maximum letters of a session's name in a legend."""
 _NOTES = 6
@@ -465,10 +455,6 @@ def collect_session_notes(source_data: Any) -> list[str]:
     return matches
 
 
-_LEAST_UNEXPLAINED = 0.0005
-"""Share of unexplained cache misses from which on a chart's note states it."""
-
-
 def format_exact_token_count(n: int | None) -> str:
     """Return a number of tokens as text for hovers and tables."""
     return "unknown" if n is None else f"{n:,}"
@@ -479,66 +465,6 @@ def _notes_of_runs(runs: pd.DataFrame) -> dict[tuple[str, tuple[str, ...]], None
         return {}
     each = runs.drop_duplicates("session")[["session", "session_notes"]].dropna()
     return dict.fromkeys((str(name), (str(note),)) for name, note in each.itertuples(index=False))
-
-
-_SHARES = (
-    "loss",
-    "lost",
-    "gone",
-    "retained",
-    "recoverable",
-    "savings",
-    "regret",
-    "rate",
-    "is_thrashing",
-    "refilled_share",
-)
-
-
-def format_column_value(column: str, value: float | None) -> str:
-    """Return a number as text for a table: dollars, per cent or a count, by the name of its column.
-
-    Args:
-        column: name of the column, such as `cost_usd` or `loss`.
-        value: the number; None or NaN is "unknown".
-    """
-    if value is None or not math.isfinite(value):
-        return "unknown"
-    if column.endswith("_usd"):
-        return f"${value:,.2f}" if abs(value) >= 0.1 else f"${value:.4f}"
-    if column.endswith(_SHARES):
-        return format_percent(value, 1)
-    return f"{value:,.0f}" if value == int(value) or abs(value) >= 100 else f"{value:.3g}"
-
-
-def describe_prediction_error(runs: pd.DataFrame) -> str:
-    """Return a note on the error of a sweep's cost model; empty if the runs do not have it."""
-    if not {"session", "prediction_error", "unexplained_miss_share"} <= set(runs.columns):
-        return ""
-    each = runs.drop_duplicates("session")
-    errors, riddles = (
-        each["prediction_error"].dropna().abs(),
-        each["unexplained_miss_share"].dropna(),
-    )
-    if errors.empty:
-        return (
-            "No session tells cached from uncached input, or none has prices: the cost model"
-            " could not be checked."
-        )
-    middle = format_percent(float(errors.median()), 1)
-    if len(each) == 1:
-        error = f"this session's input cost with an error of {middle}"
-    else:
-        most = format_percent(float(errors.max()), 1)
-        error = (
-            f"the input cost of {len(errors)} of {len(each)} sessions with an error of {middle} in"
-            f" the median, {most} at most"
-        )
-    unexplained = ""
-    if riddles.mean() >= _LEAST_UNEXPLAINED:
-        share = format_percent(float(riddles.mean()), 1)
-        unexplained = f"; {share} of the calls missed the cache without an explanation"
-    return f"The cost model, which does not see cache reads, predicts {error}{unexplained}."
 
 
 PAGE_TEXT_COLOUR = f"var(--jp-content-font-color1,var(--vscode-foreground,{TEXT_COLOUR}))"

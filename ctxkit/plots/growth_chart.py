@@ -5,6 +5,7 @@ compactions.
 from __future__ import annotations
 
 from bisect import bisect_left
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from ctxkit._internal.chart_style import COLOURS, STOP_COLOUR, TEXT_COLOUR, pick_dash
@@ -23,7 +24,6 @@ from ctxkit.plots.chart import (
     HasReplays,
     add_session_notes,
     format_exact_token_count,
-    format_utc_time,
     map_sessions_by_name,
 )
 from ctxkit.plots.small_multiples import Panel, PanelGrid
@@ -232,9 +232,16 @@ def _prompt_trace(line: GrowthLine, i: int) -> Trace:
         when = line.times[k]
         where = f"call {line.calls[k]} · turn {line.turns[k]}"
         lines = [line.name, where, f"{line.tokens[k]:,} tokens ({line.source})"]
-        return "\n".join([*lines, *filter(None, [line.models[k], format_utc_time(when)])])
+        return "\n".join([*lines, *filter(None, [line.models[k], _format_utc_time(when)])])
 
     return Trace(name=line.name, x=line.calls, y=line.tokens, hover=hover, look=i)
+
+
+def _format_utc_time(seconds: float | None) -> str | None:
+    """Return a time of a log as text in UTC; None if it is missing or out of range."""
+    if seconds is None or not 0 <= seconds < 253_402_300_799:
+        return None
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
 
 
 class _MarkKind(NamedTuple):

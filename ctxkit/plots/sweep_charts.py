@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from ctxkit._internal.chart_style import PLOTLY_LAYOUT, TEXT_COLOUR, choose_text_colour
-from ctxkit._internal.formatting_and_sanitizing import pluralize
+from ctxkit._internal.formatting_and_sanitizing import format_percent, pluralize
 from ctxkit.errors import BadArguments
 from ctxkit.metrics.bootstrap_and_paired_tests import (
     average_cost_uncertainty_usd,
@@ -20,9 +20,7 @@ from ctxkit.plots.chart import (
     Chart,
     Drawing,
     add_session_notes,
-    describe_prediction_error,
     escape_plotly_label,
-    format_column_value,
 )
 from ctxkit.plots.plotly_axes_and_traces_as_numbers import COLOUR_SCALE, interpolate_colours
 from ctxkit.plots.xy_figure import AXIS_STYLE, Trace, XyDrawing
@@ -35,6 +33,21 @@ if TYPE_CHECKING:
 
 _MAX_NAME_LETTERS = 30
 """Letters of a name in the static picture."""
+_LEAST_UNEXPLAINED = 0.0005
+"""Share of unexplained cache misses from which on a chart's note states it."""
+_SHARE_ENDINGS = (
+    "loss",
+    "lost",
+    "gone",
+    "retained",
+    "recoverable",
+    "savings",
+    "regret",
+    "rate",
+    "is_thrashing",
+    "refilled_share",
+)
+"""Endings of the names of columns that hold shares."""
 _SHARE_COLUMNS = ("needed_later_loss", "needed_later_unrecoverable", "lost", "regret")
 
 
@@ -154,7 +167,7 @@ def frontier(
         >>> ck.plots.frontier(runs).title
         'Needed-later loss against cost in dollars'
     """
-    return _frontier_chart(frontier_data(runs, x, y, by=by), x, y, describe_prediction_error(runs))
+    return _frontier_chart(frontier_data(runs, x, y, by=by), x, y, _describe_prediction_error(runs))
 
 
 def _frontier_chart(points: Sequence[FrontierPoint], x: str, y: str, checked: str) -> Chart:
@@ -203,9 +216,9 @@ def _frontier_chart(points: Sequence[FrontierPoint], x: str, y: str, checked: st
         rows=tuple(
             (
                 p.name,
-                format_column_value(x, p.x),
+                _format_column_value(x, p.x),
                 _format_range(x, p.x_range),
-                format_column_value(y, p.y),
+                _format_column_value(y, p.y),
                 _format_range(y, p.y_range),
                 _session_count(p),
                 _front_label(p),
@@ -214,6 +227,36 @@ def _frontier_chart(points: Sequence[FrontierPoint], x: str, y: str, checked: st
         ),
         shown=24,
     )
+
+
+def _describe_prediction_error(runs: pd.DataFrame) -> str:
+    """Return a note on the error of a sweep's cost model; empty if the runs do not have it."""
+    if not {"session", "prediction_error", "unexplained_miss_share"} <= set(runs.columns):
+        return ""
+    each = runs.drop_duplicates("session")
+    errors, riddles = (
+        each["prediction_error"].dropna().abs(),
+        each["unexplained_miss_share"].dropna(),
+    )
+    if errors.empty:
+        return (
+            "No session tells cached from uncached input, or none has prices: the cost model"
+            " could not be checked."
+        )
+    middle = format_percent(float(errors.median()), 1)
+    if len(each) == 1:
+        error = f"this session's input cost with an error of {middle}"
+    else:
+        most = format_percent(float(errors.max()), 1)
+        error = (
+            f"the input cost of {len(errors)} of {len(each)} sessions with an error of {middle} in"
+            f" the median, {most} at most"
+        )
+    unexplained = ""
+    if riddles.mean() >= _LEAST_UNEXPLAINED:
+        share = format_percent(float(riddles.mean()), 1)
+        unexplained = f"; {share} of the calls missed the cache without an explanation"
+    return f"The cost model, which does not see cache reads, predicts {error}{unexplained}."
 
 
 def _near_note(points: Sequence[FrontierPoint]) -> str:
@@ -245,8 +288,8 @@ def _points_trace(name: str, points: Sequence[FrontierPoint], look: int, x: str,
         p = points[k]
         alike = [f"the same: {', '.join(p.alike)}"] if p.alike else []
         figures = [
-            f"{_column_words(x)} {format_column_value(x, p.x)}",
-            f"{_column_words(y)} {format_column_value(y, p.y)}",
+            f"{_column_words(x)} {_format_column_value(x, p.x)}",
+            f"{_column_words(y)} {_format_column_value(y, p.y)}",
             f"{_session_count(p)} sessions",
         ]
         return "\n".join([p.rules, *figures, *alike])
@@ -272,8 +315,24 @@ def _column_words(column: str) -> str:
     return names.get(column, column.replace("_", " "))
 
 
+def _format_column_value(column: str, value: float | None) -> str:
+    """Return a number as text for a table: dollars, per cent or a count, by the name of its column.
+
+    Args:
+        column: name of the column, such as `cost_usd` or `loss`.
+        value: the number; None or NaN is "unknown".
+    """
+    if value is None or not math.isfinite(value):
+        return "unknown"
+    if column.endswith("_usd"):
+        return f"${value:,.2f}" if abs(value) >= 0.1 else f"${value:.4f}"
+    if column.endswith(_SHARE_ENDINGS):
+        return format_percent(value, 1)
+    return f"{value:,.0f}" if value == int(value) or abs(value) >= 100 else f"{value:.3g}"
+
+
 def _format_range(column: str, ends: tuple[float, float]) -> str:
-    return "–".join(format_column_value(column, e) for e in ends)
+    return "–".join(_format_column_value(column, e) for e in ends)
 
 
 def _front_label(point: FrontierPoint) -> str:
@@ -393,7 +452,7 @@ def heatmap(
     across, upward = (sorted({c[i] for c in data}, key=_sort_key) for i in (0, 1))
     cell_by_place = {(c.x, c.y): c for c in data}
     cells = [[cell_by_place.get((a, b)) for a in across] for b in upward]
-    checked = describe_prediction_error(runs) if z.endswith("_usd") else ""
+    checked = _describe_prediction_error(runs) if z.endswith("_usd") else ""
     few = " * fewer than five sessions." if any(c.few for c in data) else ""
     return Chart(
         title=f"{z} over {x} and {y}",
@@ -419,7 +478,7 @@ def heatmap(
 
 
 def _heat_text(z: str, cell: HeatmapCell) -> str:
-    return "" if cell.z is None else format_column_value(z, cell.z) + "*" * cell.few
+    return "" if cell.z is None else _format_column_value(z, cell.z) + "*" * cell.few
 
 
 def _to_number(value: Any) -> float | None:

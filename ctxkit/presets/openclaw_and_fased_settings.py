@@ -44,16 +44,6 @@ def get_effective_reserve(
     return max(16_384 if reserve_tokens is None else reserve_tokens, reserve_tokens_floor)
 
 
-def cap_reserve(reserve: int, window: int | None) -> int:
-    """Return the reserved tokens of OpenClaw 2026.9: at most a quarter of the window.
-
-    Args:
-        reserve: configured reserve in tokens.
-        window: context window in tokens; None: 200,000.
-    """
-    return min(reserve, (window or 200_000) // 4)
-
-
 def make_summary_settings(
     parameters: Mapping[str, Any], reserve: int, *, focus: str, seconds: float
 ) -> dict[str, Any]:

@@ -9,7 +9,7 @@ import pytest
 from builders import assistant, result, session, tool_call, usage, user
 
 import ctxkit as ck
-from ctxkit.formats import otel_writer
+from ctxkit.formats import otel
 from ctxkit.policies import lesson_extraction_and_recall, memory_entries
 from ctxkit.session import Edit
 
@@ -49,13 +49,13 @@ def test_time_grows_with_the_calls_and_no_faster(deed):
 
 
 def test_each_message_is_encoded_once_however_many_prompts_show_it(monkeypatch, tmp_path):
-    encode, encoded = otel_writer._encode_message, Counter()
+    encode, encoded = otel._encode_message, Counter()
 
     def counted(message):
         encoded[message.id] += 1
         return encode(message)
 
-    monkeypatch.setattr(otel_writer, "_encode_message", counted)
+    monkeypatch.setattr(otel, "_encode_message", counted)
     made = talk(100)
     log = list(made.log)
     log.insert(200, Edit(id="e", kind="dropped", targets=tuple(m.id for m in log[:150])))

@@ -10,13 +10,14 @@ from ctxkit.metrics.compaction_sizes_and_detection import measure_compactions
 from ctxkit.metrics.cost.call_and_summary_charges import (
     SessionBill,
     SummaryBill,
-    has_summary_calls,
+    get_call_price_and_source,
     make_charge,
+    pick_weakest_source,
     price_call_with,
-    price_summary,
 )
-from ctxkit.session.compactions_and_prunings import hides_compactions
-from ctxkit.session.messages import Usage
+from ctxkit.policies.protocols import MODEL_FREE_METHODS
+from ctxkit.session.compactions_and_prunings import has_sealed_summary, hides_compactions
+from ctxkit.session.messages import Message, Usage
 from ctxkit.tokens.prices import price
 
 if TYPE_CHECKING:
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 
     from ctxkit.metrics.compaction_sizes_and_detection import MeasuredCompaction
     from ctxkit.metrics.cost.call_and_summary_charges import CallCharge
+    from ctxkit.session.compactions_and_prunings import CompactionEdits
     from ctxkit.session.session import Session
     from ctxkit.tokens.prices import Price
 
@@ -154,10 +156,79 @@ def bill_summaries(
         return _bill_replay_summaries(session, reuse=reuse)
     out = []
     for one in measure_compactions(session) if measured is None else measured:
-        if has_summary_calls(one.group):
-            usd, source = price_summary(session, one, reuse=reuse)
+        if _has_summary_calls(one.group):
+            usd, source = _price_recorded_summary(session, one, reuse=reuse)
             out.append(SummaryBill(one.group.number, one.call, usd, source))
     return tuple(out)
+
+
+def _price_recorded_summary(
+    session: Session, measured: MeasuredCompaction, *, reuse: bool = False
+) -> tuple[float | None, str | None]:
+    """Return the cost of the summary calls of a recorded compaction, and its source.
+
+    If the log does not price them, they are estimated: the text to summarise is fresh input, and
+    the summary is output.
+
+    Args:
+        session: the session of the compaction.
+        measured: the compaction's edits and sizes, and the model whose price is used.
+        reuse: where they are estimated, the whole prompt is read from the cache instead.
+
+    Returns:
+        US dollars and their source; None where no model wrote a summary, or where the price of one
+        of the calls or a size is unknown.
+    """
+    billed_edits = [e for e in measured.group.edits if e.usage is not None]
+    if billed_edits:
+        priced = [
+            get_call_price_and_source(
+                Message(role="assistant", usage=e.usage, time=e.time), e.model or session.model
+            )
+            for e in billed_edits
+        ]
+        dollars = [usd for usd, _ in priced if usd is not None]
+        if len(dollars) < len(priced):
+            return None, None
+        return sum(dollars), pick_weakest_source([source for _, source in priced])
+    usd = _estimate_summary_cost(measured, reuse=reuse)
+    return usd, None if usd is None else "estimated"
+
+
+def _has_summary_calls(group: CompactionEdits) -> bool:
+    """Return True if a model was called: the log bills the call or contains its summary."""
+    return (
+        any(e.usage is not None for e in group.edits)
+        or _has_model_summary(group)
+        or has_sealed_summary(group)
+    )
+
+
+def _has_model_summary(group: CompactionEdits) -> bool:
+    return any(
+        e.source == "recorded"
+        and e.method not in MODEL_FREE_METHODS
+        and any(m.role == "summary" for m in e.inserted)
+        for e in group.edits
+    )
+
+
+def _estimate_summary_cost(measured: MeasuredCompaction, *, reuse: bool) -> float | None:
+    before, after = measured.before, measured.after
+    # our own loop records what the model wrote; attachments beside it are not output
+    written_tokens = sum(e.details.get("written_tokens", 0) for e in measured.group.edits)
+    summary = written_tokens or measured.summary
+    if not _has_model_summary(measured.group) or has_sealed_summary(measured.group):
+        return None
+    if not summary or before is None or after is None:
+        return None
+    times = (e.time for e in measured.group.edits if e.time is not None)
+    p = price(measured.model, at=next(times, None))
+    if p is None:
+        return None
+    source_tokens = sum(e.details.get("source_tokens", 0) for e in measured.group.edits)
+    removed = source_tokens or max(before - after + summary, 0)
+    return p.request_usd(before if reuse else removed, summary, cached=reuse)
 
 
 def _bill_replay_summaries(session: Session, *, reuse: bool) -> tuple[SummaryBill, ...]:

@@ -8,8 +8,7 @@ from ctxkit.metrics.cost.call_and_summary_charges import get_output_source
 from ctxkit.metrics.cost.session_bill import charge_calls, get_billed_usages
 from ctxkit.metrics.figures_registered_by_view import register_view_values
 from ctxkit.metrics.frames.frame_column import BOOL, FLOAT, INT, TEXT, TIME, FrameColumn
-from ctxkit.metrics.frames.per_turn import sum_if_none_missing
-from ctxkit.metrics.means_and_prediction_intervals import sum_if_complete
+from ctxkit.metrics.means_and_prediction_intervals import sum_counts_if_complete, sum_if_complete
 from ctxkit.session.messages import ToolCall, Usage
 from ctxkit.tokens.context_windows import get_context_window
 
@@ -191,7 +190,7 @@ def _read_figures(session: Session) -> dict[str, Any]:
     # Calls without usage are left out, as by the session frame.
     billed = [i for i, source in enumerate(data["source"]) if source is not None]
     figures: dict[str, Any] = failed | {
-        name: sum_if_none_missing([data[name][i] for i in billed])
+        name: sum_counts_if_complete([data[name][i] for i in billed])
         for name in ("prompt_tokens", "cache_read_tokens", "output_tokens")
     }
     figures["calls_usd"] = sum_if_complete(data["cost_usd"][i] for i in billed)

@@ -9,7 +9,7 @@ from ctxkit.metrics.cost.session_bill import bill_session, get_billed_usages
 from ctxkit.metrics.figures_registered_by_view import register_view_values
 from ctxkit.metrics.frames.frame_column import BOOL, FLOAT, INT, TEXT, TIME, FrameColumn
 from ctxkit.metrics.frames.per_call import count_tool_calls
-from ctxkit.metrics.frames.per_turn import sum_if_none_missing
+from ctxkit.metrics.means_and_prediction_intervals import sum_counts_if_complete
 from ctxkit.session.compactions_and_prunings import count_compactions
 from ctxkit.session.messages import EVENT_KINDS, MISSING_START_KIND, Attachment
 from ctxkit.session.titles import get_project_name
@@ -307,11 +307,11 @@ def _sum_usage(session: Session, bill: SessionBill) -> dict[str, Any]:
             "source": None if _get_logged_totals(session) == _NO_TOTALS else "recorded",
             **costs,
         }
-    total_prompts = sum_if_none_missing([u.prompt_tokens for _, u in billed])
+    total_prompts = sum_counts_if_complete([u.prompt_tokens for _, u in billed])
     return {
         "prompt_tokens": total_prompts,
-        "cache_read_tokens": sum_if_none_missing([u.cache_read_tokens for _, u in billed]),
-        "output_tokens": sum_if_none_missing([u.output_tokens for _, u in billed]),
+        "cache_read_tokens": sum_counts_if_complete([u.cache_read_tokens for _, u in billed]),
+        "output_tokens": sum_counts_if_complete([u.output_tokens for _, u in billed]),
         "output_source": pick_weakest_source(
             [w for m, _ in billed if (w := get_output_source(m)) is not None]
         ),

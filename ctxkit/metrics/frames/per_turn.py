@@ -9,7 +9,7 @@ from ctxkit.metrics.cost.call_and_summary_charges import pick_weakest_source
 from ctxkit.metrics.cost.session_bill import charge_calls, get_billed_usages
 from ctxkit.metrics.figures_registered_by_view import register_view_values
 from ctxkit.metrics.frames.frame_column import BOOL, FLOAT, INT, TEXT, TIME, FrameColumn
-from ctxkit.metrics.means_and_prediction_intervals import sum_if_complete
+from ctxkit.metrics.means_and_prediction_intervals import sum_counts_if_complete, sum_if_complete
 from ctxkit.session.compactions_and_prunings import hides_compactions
 from ctxkit.session.messages import Edit
 
@@ -141,11 +141,13 @@ def _append_token_columns(
         if r in restarts:
             running_sums.clear()
         usages = [u for c in calls if (u := usage_of_call[c.index]) is not None]
-        prompt_sum = sum_if_none_missing([u.prompt_tokens for u in usages])
+        prompt_sum = sum_counts_if_complete([u.prompt_tokens for u in usages])
         details = next((c.message.details for c in reversed(calls) if c.message.error is None), {})
         data["turn_input_tokens"].append(prompt_sum)
-        data["turn_output_tokens"].append(sum_if_none_missing([u.output_tokens for u in usages]))
-        data["cache_read_tokens"].append(sum_if_none_missing([u.cache_read_tokens for u in usages]))
+        data["turn_output_tokens"].append(sum_counts_if_complete([u.output_tokens for u in usages]))
+        data["cache_read_tokens"].append(
+            sum_counts_if_complete([u.cache_read_tokens for u in usages])
+        )
         cumulative: int | None = None
         if prompt_sum is not None:
             name = calls[0].agent.lower()  # fuseraft's running sums ignore the case of names
@@ -184,12 +186,6 @@ def _append_other_columns(
     data["source"].append(None if not has_usage else "recorded" if is_whole_turn else "derived")
 
 
-def sum_if_none_missing(values: list[int | None]) -> int | None:
-    """Return the sum of some values; None where one is None, or there are none."""
-    numbers = [v for v in values if v is not None]
-    return sum(numbers) if numbers and len(numbers) == len(values) else None
-
-
 def _get_int(details: dict[str, Any], name: str) -> int | None:
     value = details.get(name)
     return value if isinstance(value, int) and not isinstance(value, bool) else None
@@ -210,7 +206,7 @@ def _read_figures(session: Session) -> dict[str, Any]:
     # A turn without usage is left out, as its calls are by the session frame.
     billed = [row for row in by_turn if any(n is not None for n in row)]
     prompts, reads, outputs = (
-        sum_if_none_missing(list(values)) for values in zip(*billed, strict=True)
+        sum_counts_if_complete(list(values)) for values in zip(*billed, strict=True)
     )
     return {
         "prompt_tokens": prompts,

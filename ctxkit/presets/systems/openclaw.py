@@ -273,9 +273,9 @@ def openclaw(
     reserve = openclaw_and_fased_settings.get_effective_reserve(
         reserve_tokens, reserve_tokens_floor
     )
-    # the cap is applied after the floor, so that it wins in a small window
+    # 2026.9 holds at most a quarter of the window; after the floor, so that it wins in a small one
     if newest:
-        reserve = openclaw_and_fased_settings.cap_reserve(reserve, context_window)
+        reserve = min(reserve, (context_window or 200_000) // 4)
     check_window(context_window, reserve, keep_recent_tokens)
     common = openclaw_and_fased_settings.make_summary_settings(
         parameters, reserve, focus=custom_instructions, seconds=timeout_seconds

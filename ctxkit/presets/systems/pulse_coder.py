@@ -14,7 +14,6 @@ from ctxkit.policies.guards import CompactionCountLimit, keep_if_smaller
 from ctxkit.policies.history.history import has_summarisable_messages
 from ctxkit.policies.message_hiding import PruneToolCalls
 from ctxkit.policies.summary_compaction import Summary
-from ctxkit.policies.texts.summary_prompts_and_audits import PULSE_SECTIONS
 from ctxkit.policies.triggers import Above, ReplyCutShort
 from ctxkit.policies.unpruned_prompt_forecast import estimate_tokens_rounded_as_system
 from ctxkit.presets.config_key_mapping import (
@@ -36,6 +35,7 @@ if TYPE_CHECKING:
 
 
 SUMMARY_PREFIX = "[COMPACTED_CONTEXT]\n"
+PULSE_SECTIONS = ("目标", "进展", "关键结果", "文件与变更", "关键片段", "待确认")
 FALLBACK_PRUNE = PruneToolCalls(tool_calls="all", reasoning="all")
 """What is done to all messages before the last turns are taken, where no summary came about."""
 DEFAULT_WINDOW = 64_000

@@ -28,11 +28,23 @@ if TYPE_CHECKING:
     from ctxkit.policies.offline_summarisers import SummariserInput
 
 
+TYRUM_FIELDS = (
+    "goal",
+    "user_constraints",
+    "decisions",
+    "discoveries",
+    "completed_work",
+    "pending_work",
+    "unresolved_questions",
+    "critical_identifiers",
+    "relevant_files",
+    "handoff_md",
+)
 INSTRUCTIONS = (
     "Write an internal checkpoint for another run of the same agent; do not answer the user. Prefer"
     " facts, exact identifiers, decisions, constraints, pending work and open questions; invent"
     " nothing; where statements conflict, take the newer one with evidence. Answer in JSON only,"
-    " with the fields " + ", ".join(summary_prompts_and_audits.TYRUM_FIELDS) + "."
+    " with the fields " + ", ".join(TYRUM_FIELDS) + "."
 )
 
 
@@ -104,7 +116,7 @@ class CheckpointSummariser:
         instructions = (
             f"{INSTRUCTIONS}\n\nKeep:"
             f" {', '.join(names)}\n\n{_ask_for_obligations(obligations)}{passage.instructions}\n\n"
-            f"{summary_prompts_and_audits.write_tyrum_transcript(passage.messages)}"
+            f"{write_tyrum_transcript(passage.messages)}"
         )
         lack: tuple[str, ...] = ()
         why = ""
@@ -135,9 +147,7 @@ class CheckpointSummariser:
                 )
                 invented += _find_invented_statements(point, passage, previous)
                 lack += (f"any ground for {', '.join(invented)}",) if invented else ()
-                lack += summary_prompts_and_audits.find_lost_lines(
-                    obligations, _checkpoint_words(point)
-                )
+                lack += find_lost_lines(obligations, _checkpoint_words(point))
             if not lack:
                 return point, ""
             why = f"the checkpoint lacked {', '.join(lack)}"
@@ -170,7 +180,7 @@ def _find_pending_work(messages: Sequence[Message]) -> list[str]:
         s
         for m in messages
         if m.role in ("user", "assistant")
-        for s in summary_prompts_and_audits.split_statements(_message_words(m))
+        for s in split_statements(_message_words(m))
         if _PENDING_WORK.search(s)
     ]
 
@@ -194,8 +204,8 @@ def _find_invented_statements(
     approved = add_approvals(TyrumCheckpoint(), passage.messages, previous).approvals
     words = _checkpoint_words(replace(point, handoff_md=""))
     return (
-        *summary_prompts_and_audits.find_invented_decisions(point.decisions, sources),
-        *summary_prompts_and_audits.find_invented_approvals(
+        *find_invented_decisions(point.decisions, sources),
+        *find_invented_approvals(
             [words, point.handoff_md],
             [*user, _checkpoint_words(previous), passage.instructions],
             approved,
@@ -421,3 +431,123 @@ def render_checkpoint(point: TyrumCheckpoint, pending: Sequence[Message] = ()) -
         rows = [f"- {m.tool or 'approval'} ({m.call_id or m.id}) is pending" for m in pending]
         blocks.append("\n".join(["Pending tool state:", *rows]))
     return "\n\n".join(blocks)
+
+
+def write_tyrum_transcript(messages: Iterable[Message]) -> str:
+    """Write messages as Tyrum does, `Role [id]: text`, without tool results."""
+    rows = (
+        (m, " ".join(p.text for p in m.parts if isinstance(p, Text)))
+        for m in messages
+        if m.role != "tool"
+    )
+    return "\n".join(f"{m.role.capitalize()} [{m.id}]: {text}" for m, text in rows if text)
+
+
+_PATH_OR_WORD = re.compile(r"\w[\w./-]*\w|\w")
+_SENTENCE_END = re.compile(r"(?<=[.!?;])\s+|\n+")
+_MIN_WORD_CHARS = 4
+_STEM_CHARS = 5
+"""Words are equal where their first characters are, so that `tests` is found in `tested`."""
+_LOST_BELOW = 0.6
+"""A sentence is lost where less than this share of its words is in the summary."""
+_INVENTED_BELOW = 0.5
+"""A decision is invented where no sentence of the source has this share of its words."""
+_COMMON_WORDS = re.compile(
+    "that|this|with|from|into|they|them|then|than|will|would|should|could|have|been|were|your|you"
+    "|user|agent|also|must|when|where|which|what|there|their|about|only|just|please|decided?"
+    "|decision|agreed?|choose|chosen?|going|approved?|approval|allow(?:ed)?|permitted|permission"
+    "|confirmed|consent|authori[sz]ed|granted"
+)
+_APPROVAL = re.compile(
+    r"(?<!\w)(?:approv(?:ed|es|al)|allow(?:ed|s)|permi(?:tted|ssion)|authori[sz]ed|consent(?:ed)?"
+    r"|granted)(?!\w)",
+    re.IGNORECASE,
+)
+MAX_NAMED = 6
+"""Maximum number of sentences of one kind in the instructions of a retry."""
+
+
+def split_statements(text: str) -> list[str]:
+    """Return the sentences of a text, each on one line, without marks of lists."""
+    rows = (" ".join(s.split()).strip("-*# ") for s in _SENTENCE_END.split(text))
+    return [row for row in rows if row]
+
+
+# A line counts as kept by its words and not by its letters, as a model may reword it: enough of
+# its content words must be anywhere in the summary. Names (with a capital or a digit behind the
+# first word) must all be there, since another name is another rule.
+def find_lost_lines(lines: Iterable[str], summary: str) -> tuple[str, ...]:
+    """Return the sentences of some lines that a summary does not have.
+
+    Args:
+        lines: lines that the summary should keep.
+        summary: the summary; a sentence is in it where it has most of the sentence's words and all
+            of its names.
+    """
+    stems = _stems(summary)
+    sentences = dict.fromkeys(s for line in lines for s in split_statements(line))
+    lost = (s for s in sentences if _share(s, stems) < _LOST_BELOW or not _names(s) <= stems)
+    return tuple(lost)[:MAX_NAMED]
+
+
+def find_invented_decisions(decisions: Iterable[str], sources: Iterable[str]) -> tuple[str, ...]:
+    """Return the decisions for which no sentence of the sources has the words.
+
+    Args:
+        decisions: each as the summary has it.
+        sources: all texts on which it may be based.
+    """
+    texts = list(sources)
+    source_stems = _stems("\n".join(texts))
+    of_sentences = [_stems(s) for text in texts for s in split_statements(text)]
+    return tuple(
+        decision
+        for decision in decisions
+        if not _names(decision) <= source_stems
+        or not any(_share(decision, stems) >= _INVENTED_BELOW for stems in of_sentences)
+    )[:MAX_NAMED]
+
+
+def find_invented_approvals(
+    lines: Iterable[str], user_texts: Iterable[str], recorded_approvals: Sequence[str]
+) -> tuple[str, ...]:
+    """Return the sentences that mention an approval which the user never gave.
+
+    Args:
+        lines: lines of the summary.
+        user_texts: texts of the user's messages.
+        recorded_approvals: the approvals that are on record, each in words.
+    """
+    user_stems = [_stems(s) for text in user_texts for s in split_statements(text)]
+    user_stems += [_stems(each) for each in recorded_approvals]
+    claims = (s for line in lines for s in split_statements(line) if _APPROVAL.search(s))
+    return tuple(
+        claim
+        for claim in dict.fromkeys(claims)
+        if not any(_share(claim, stems) >= _INVENTED_BELOW for stems in user_stems)
+    )[:MAX_NAMED]
+
+
+def _content_words(text: str) -> list[str]:
+    words = [w.casefold() for w in _PATH_OR_WORD.findall(text)]
+    long = [w for w in words if len(w) >= _MIN_WORD_CHARS and not _COMMON_WORDS.fullmatch(w)]
+    return long or words
+
+
+def _stems(text: str) -> set[str]:
+    """Return the stems of all words of a text."""
+    return {w.casefold()[:_STEM_CHARS] for w in _PATH_OR_WORD.findall(text)}
+
+
+def _names(text: str) -> set[str]:
+    """Return the stems of names: words with a capital or a digit behind the first one."""
+    words = _PATH_OR_WORD.findall(text)
+    inner = [w for w in words[1:] if any(c.isupper() or c.isdigit() for c in w)]
+    first = [w for w in words[:1] if any(c.isupper() or c.isdigit() for c in w[1:])]
+    return {w.casefold()[:_STEM_CHARS] for w in (*first, *inner) if len(w) > 1}
+
+
+def _share(sentence: str, stems: set[str]) -> float:
+    """Return the share of a sentence's content words that are among some stems; 1 without any."""
+    words = _content_words(sentence)
+    return sum(w[:_STEM_CHARS] in stems for w in words) / len(words) if words else 1.0

@@ -1,20 +1,18 @@
-"""Dispatch of magics and their subcommands: parsing of lines, help, text output."""
+"""Subcommands of line magics: the choice by the first word, their help, and text output."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from ctxkit._internal.formatting_and_sanitizing import escape_html, sanitize_text
 from ctxkit.errors import BadArguments, did_you_mean
-from ctxkit.magics.cell_magic_arguments import AgentArguments, CompactArguments, TeamArguments
 from ctxkit.magics.line_parser import (
     format_usage,
     has_help_flag,
     parse_line,
     split_tokens,
     strip_comment,
-    strip_semicolon,
 )
 
 if TYPE_CHECKING:
@@ -107,55 +105,6 @@ def format_overview(
     if len(listed) < len(subcommands):
         lines += ["", f"`{magic} -h {ALL_FLAG}` has further names, which still work."]
     return "\n".join(lines)
-
-
-class CellMagic(NamedTuple):
-    """A cell magic: its name, the dataclass of its line, and the help on its cell."""
-
-    magic: str
-    shape: type
-    note: str
-
-
-AGENT_MAGIC = CellMagic(
-    "%%agent",
-    AgentArguments,
-    "The cell is the prompt. `%agent` alone shows the state of the session.",
-)
-TEAM_MAGIC = CellMagic(
-    "%%team",
-    TeamArguments,
-    "The cell is the task. `%team NAME` continues the task that a team has.",
-)
-COMPACT_MAGIC = CellMagic(
-    "%compact", CompactArguments, "Write a focus that ends in `?` into a cell of `%%compact`."
-)
-
-
-def run_cell_magic(
-    kit: KitState,
-    magic: CellMagic,
-    line: str,
-    cell: str | None,
-    run: Callable[[KitState, Any, str], object],
-) -> object:
-    """Run a cell magic with its line and cell, or show its usage.
-
-    Args:
-        kit: given to the magic.
-        magic: its name, the dataclass of its line and the help on its cell.
-        line: behind the magic's name.
-        cell: None: it was called as a line magic.
-        run: the magic.
-
-    Returns:
-        What the magic returns, or the help that `-h` asks for.
-    """
-    # A `;` silences a line magic; above a cell it is text.
-    words = line if cell is not None else strip_semicolon(line)
-    if has_help_flag(words):
-        return PreformattedText(f"{format_usage(magic.shape, magic.magic)}\n\n{magic.note}")
-    return run(kit, parse_line(magic.shape, words, magic.magic), cell or "")
 
 
 _TEXT_STYLE = "white-space:pre-wrap;margin:0;color:var(--jp-content-font-color1,inherit)"
