@@ -5,10 +5,13 @@ from __future__ import annotations
 import pytest
 from builders import assistant, result, tool_call, user
 from histories import CHARS, ROOM, shown
+from random_sessions import Fours
 
+from ctxkit.engine import run_rules
 from ctxkit.policies import (
     Clear,
     KeepNewestToolPairs,
+    MessageLog,
     OldResultsDigest,
     OutputShortening,
     ReplyShortening,
@@ -16,6 +19,7 @@ from ctxkit.policies import (
     ResultExcerpts,
     ResultOffload,
     ResultShortening,
+    Rules,
     StaleReadShortening,
     TrimStage,
 )
@@ -113,3 +117,18 @@ def test_a_stale_read_is_cut_beyond_its_characters():
 
     assert not read_then_written(300)
     assert read_then_written(1000)
+
+
+def test_a_result_that_a_late_one_protects_is_none_of_the_newest():
+    """The pinned result protects the reply that called it, with the other result of that reply."""
+    first, second, late = (tool_call("read", f"c{i}", path=str(i)) for i in range(3))
+    log = [
+        user("go"),
+        assistant("", first, id="a0"), result("r" * 4_000, first, id="r0"),
+        assistant("", second, late, id="a1"), result("s" * 4_000, second, id="r1"),
+        assistant("wait", id="a2"), result("t" * 4_000, late, id="r2", pinned=True),
+        assistant("done", id="a3"),
+    ]  # fmt: skip
+    run = run_rules(MessageLog.of(log, Fours()), Rules(pruning=ResultExcerpts(keep_last=1)))
+    whole = [{i.message.id for i in run.sent(c) if len(i.message.text) == 4_000} for c in range(4)]
+    assert whole == [set(), {"r0"}, {"r1"}, {"r0", "r1", "r2"}]

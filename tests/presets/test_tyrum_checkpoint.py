@@ -42,6 +42,12 @@ def test_rendering_says_what_it_left_out():
     assert "- d7\n- ... and 2 more" in text
 
 
+def test_a_model_reads_all_texts_but_those_of_tool_results():
+    read = tool_call("read", "c1", path="a")
+    messages = [user("go", id="u"), assistant("I look.", read, id="a"), result("x = 1", read)]
+    assert ob.write_tyrum_transcript(messages) == "User [u]: go\nAssistant [a]: I look."
+
+
 def test_pending_work_is_rendered():
     assert "is pending" in ob.render_checkpoint(
         ob.TyrumCheckpoint(), [result(of="c1", tool="deploy", pending=True)]

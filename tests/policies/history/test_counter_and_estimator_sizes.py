@@ -31,6 +31,22 @@ def test_a_replaced_message_is_counted_and_estimated_each_by_its_own_measure():
     assert new.sizes.tolist() == [10, 100]
 
 
+class Doubled(Fours):
+    """An estimator for which every message has twice its tokens."""
+
+    def message(self, message):
+        return 2 * super().message(message)
+
+
+def test_a_shortened_message_is_estimated_anew():
+    log = MessageLog.of(
+        [user("x" * 400), user("y" * 400), assistant()], Fours(), estimator=Doubled()
+    )
+    new = History.start(log).shorten([0], "z" * 40)
+    assert (new.sizes.tolist(), new.estimates.tolist()) == ([10, 100], [20, 200])
+    assert (new.tokens, new.estimated) == (110, 220)
+
+
 def test_messages_of_known_sizes_have_them():
     changed = user("z" * 40)
     new = replace_sized_messages(start(), {0: (changed, 17)})

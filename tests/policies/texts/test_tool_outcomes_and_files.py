@@ -31,6 +31,17 @@ def test_outcomes_come_from_the_record():
     assert tool_outcomes_and_files.collect_actions(WORK)[2].exit == 1
 
 
+def test_an_exit_status_stands_in_the_last_400_or_the_first_200_characters():
+    def get_status(before: int, after: int) -> int | None:
+        output = "." * before + "exit code: 3" + "." * after
+        return tool_outcomes_and_files.collect_actions(did("shell_run", output))[0].exit
+
+    assert get_status(1_000, 400 - 12) == 3
+    assert get_status(200 - 12, 1_000) == 3
+    assert get_status(200 - 11, 1_000) is None
+    assert get_status(1_000, 400 - 11) is None
+
+
 def test_a_zero_exit_status_is_success():
     assert not tool_outcomes_and_files.is_failed_result(result("fine\nexit code: 0", tool="bash"))
     assert not tool_outcomes_and_files.is_failed_result(
