@@ -58,7 +58,9 @@ def main() -> None:
         trust_cache.write_training_table([Path(folder) for folder in sys.argv[2:]])
         return
     loops_file = Path(run_elongation_from_studies.__file__ or "").with_name("elongation_loops.csv")
-    loops_file.write_text(trust_studies.measure_closed_loops(), encoding="utf-8")
+    loops_file.write_text(
+        trust_studies.measure_closed_loops(trust_studies.list_table_rules()), encoding="utf-8"
+    )
     run_elongation_from_studies.load_closed_loop_runs.cache_clear()
     folder = Path(os.environ["CTXKIT_SESSIONS"])
     (HERE / "trust.md").write_text(format_page(folder), encoding="utf-8")

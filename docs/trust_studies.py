@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from ctxkit.metrics.run_elongation_from_studies import PolicyKind
+    from ctxkit.policies import Rules
 
 
 _WIDTH = 100
@@ -82,9 +83,13 @@ def list_closed_loop_rules() -> list[Any]:
     return [*rules, "strands", presets.tyrum(context_window=window, reserved_input_tokens=2_000)]
 
 
-def measure_closed_loops() -> str:
+def list_table_rules() -> list[Rules | str]:
+    """Return the rules of the table of closed-loop runs, in its order."""
+    return [*list_closed_loop_rules(), "clear:keep_last=3"]
+
+
+def measure_closed_loops(rules: Sequence[Rules | str]) -> str:
     """Return the table of closed-loop runs by policy family (`run_elongation_from_studies`)."""
-    rules = [*list_closed_loop_rules(), "clear:keep_last=3"]
     runs = closed_loop.loop(rules)
     record = closed_loop.run_scripted_agent("none")
     lines = ["# Calls of a scripted agent under rules, and without: `make trust`."]

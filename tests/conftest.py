@@ -82,6 +82,20 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         items.sort(key=lambda item: item.path.parts[: len(TESTS.parts) + 1])
 
 
+@pytest.hookimpl(trylast=True)
+def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> None:
+    """Behind a module, freeze what libraries and caches hold: each collection would look through it."""
+    if nextitem is not None and nextitem.path != item.path:
+        freeze_long_lived_objects()
+
+
+def freeze_long_lived_objects(at_least: int = 100_000) -> None:
+    """Collect, then freeze, if so many objects have outlived two collections."""
+    if len(gc.get_objects(generation=2)) >= at_least:
+        gc.collect()
+        gc.freeze()
+
+
 def is_whole_suite(config: pytest.Config) -> bool:
     return [config.invocation_params.dir / arg for arg in config.args] == [TESTS]
 

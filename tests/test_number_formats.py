@@ -17,8 +17,10 @@ OWN_PERCENT_FORMATS = {
 
 def _list_percent_formats(path: Path) -> list[int]:
     """Return the lines that format a share as Python does, `72%`; CSS needs that form."""
-    lines = []
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    lines, text = [], path.read_text(encoding="utf-8")
+    if "%}" not in text:  # as each such format ends
+        return []
+    for node in ast.walk(ast.parse(text)):
         if not isinstance(node, ast.JoinedStr):
             continue
         for before, part in zip([None, *node.values], node.values, strict=False):

@@ -207,24 +207,33 @@ def _mask_secrets(text: str) -> str:
 
 
 def redact_text(text: str, environment_secrets: Sequence[str]) -> str:
-    """Return what `redact` does; the result of a short text is cached.
+    """Return what `redact` does; results are cached, but those of the longest texts.
 
     Args:
         text: the text.
         environment_secrets: result of `get_environment_secrets()`, computed once for many
             texts.
     """
-    if len(text) > _MAX_CACHED_CHARS:
-        return mask_spans(text, find_secret_spans(text, environment_secrets))
-    return _mask_short_text(text, tuple(environment_secrets))
+    if len(text) <= _MAX_NAME_CHARS:
+        return _mask_name(text, tuple(environment_secrets))
+    if len(text) <= _MAX_PREVIEW_CHARS:
+        return _mask_preview(text, tuple(environment_secrets))
+    return mask_spans(text, find_secret_spans(text, environment_secrets))
 
 
-_MAX_CACHED_CHARS = 400
-"""Characters of a text whose redaction is cached: names and titles are displayed repeatedly."""
+_MAX_NAME_CHARS = 400
+"""Characters of a name or title, which is displayed repeatedly."""
+_MAX_PREVIEW_CHARS = 5_000
+"""Characters of which a message's preview is made, in the report of each call that sends it."""
 
 
 @lru_cache(4096)
-def _mask_short_text(text: str, secrets: tuple[str, ...]) -> str:
+def _mask_name(text: str, secrets: tuple[str, ...]) -> str:
+    return mask_spans(text, find_secret_spans(text, secrets))
+
+
+@lru_cache(512)
+def _mask_preview(text: str, secrets: tuple[str, ...]) -> str:
     return mask_spans(text, find_secret_spans(text, secrets))
 
 

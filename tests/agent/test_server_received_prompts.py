@@ -20,8 +20,8 @@ pytestmark = pytest.mark.filterwarnings("default")
 TURNS = 4
 
 
-FEW = ("ai", "fuseraft", "openai_server", "none")
-"""What is always tried: prunings, a compaction without words, what is trimmed to fit."""
+FEW = {"ai": "chat", "fuseraft": "anthropic", "openai_server": "anthropic", "none": "chat"}
+"""What is always tried, and on which format: prunings, a compaction without words, what is trimmed to fit."""
 
 
 def talk():
@@ -112,9 +112,13 @@ def held(kind, session, heard, bodies):
     return {i.changed_by for call in range(len(bodies)) for i in session.sent(call) if i.pruned}
 
 
-@pytest.mark.parametrize("kind", ["chat", "anthropic"])
 @pytest.mark.parametrize(
-    "name", [n if n in FEW else pytest.param(n, marks=pytest.mark.long) for n in names()]
+    ("name", "kind"),
+    [
+        pytest.param(name, kind, marks=() if FEW.get(name) == kind else pytest.mark.long)
+        for kind in ("chat", "anthropic")
+        for name in names()
+    ],
 )
 def test_a_server_received_what_is_shown(name, kind, tmp_path):
     heard = []

@@ -69,26 +69,28 @@ def test_every_filter_of_history_is_held_to_the_contract():
 @pytest.mark.parametrize("name", VIEWS)
 def test_under_any_view_a_turn_ends_when_its_answer_is_there(name):
     """in an own loop, in a context, in a live session, as a pruning and as a policy that keeps what it did"""
-    view = VIEWS[name]
-    for rules in (Rules(pruning=view), Rules(view, lambda _history, _budget: True)):
+    view, place = VIEWS[name], [*VIEWS].index(name)
+    forms = (Rules(pruning=view), Rules(view, lambda _history, _budget: True))
+    for form, rules in enumerate(forms):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # rules that compact at each call
             assert by_list(lambda said, rules=rules: ck.fit(said, rules)) == TWO
             assert by_list(ck.Context(rules).fit) == TWO
             assert by_items(lambda said, rules=rules: ck.fit(said, rules)) == THREE
             assert by_items(ck.Context(rules).fit) == THREE
-        assert lived(rules)[0] == TWO
+        if ALL or (place + form + SEED) % 2:  # in the suite, one of the two forms lives
+            assert lived(rules)[0] == TWO
 
 
 @pytest.mark.parametrize("name", PRESETS)
 def test_under_any_preset_a_turn_ends_when_its_answer_is_there(name):
     """and under any of its settings, unless a compaction or a pruning that is no view took the answer
 
-    The preset as it is and six of its settings in the suite; all where everything is taken.
+    The preset as it is and three of its settings in the suite; all where everything is taken.
     """
     as_it_is, *others = preset_settings(name)
     assert not as_it_is[0]
-    for chosen, rules in [as_it_is, *sample(others, 6)]:
+    for chosen, rules in [as_it_is, *sample(others, 3)]:
         context = ck.Context(rules)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")

@@ -20,7 +20,7 @@ from ctxkit.formats import Source, all_readers
 if TYPE_CHECKING:
     from pathlib import Path
 
-EACH = 4000 if ALL else 100
+EACH = 4000 if ALL else 70
 
 
 @pytest.mark.parametrize("format", FORMATS)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
 from functools import cached_property
 from statistics import median
 from typing import TYPE_CHECKING, Any
@@ -146,7 +147,7 @@ class LossFigures:
         left = {row for row, at in self.prompts.left.items() if at == change}
         position = [c.position for c in self.session.calls]
         for at, edit in enumerate(self.session.path):
-            if hasattr(edit, "inserted") and sum(p < at for p in position) == change:
+            if hasattr(edit, "inserted") and bisect_left(position, at) == change:
                 texts = [m.text[:ARCHIVE_CHARS] for m in edit.inserted[:1]]
                 if names_archive(edit.reason, edit.method, *texts):
                     return left

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import cached_property
+from itertools import compress
 from statistics import fmean
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -120,8 +121,13 @@ class PromptHistory:
                     self.left.setdefault(row, n)
 
     def read_sent(self, items: Sequence[Any]) -> Prompt:
-        own = [i for i in items if i.row >= 0 and i.changed_by is None]
-        changed = [i for i in items if i not in own and i.message.kind != "fixed"]
+        is_own = [i.row >= 0 and i.changed_by is None for i in items]
+        own = compress(items, is_own)
+        changed = [
+            i
+            for i, own_words in zip(items, is_own, strict=True)
+            if not own_words and i.message.kind != "fixed"
+        ]
         return Prompt(frozenset(i.row for i in own), tuple(i.message for i in changed))
 
     def read_view(self, view: Sequence[Message], number: dict[int, int]) -> Prompt:

@@ -113,7 +113,7 @@ def test_each_preset_but_none_changes_something_there(name):
 
 @pytest.fixture(scope="module")
 def talks(real):
-    found = sample(list(ck.read_all(real, progress=False)), 3)
+    found = sample(list(ck.read_all(real, progress=False)), 2)
     return [s for s in found if s.calls]
 
 

@@ -93,14 +93,17 @@ def test_a_colour_that_is_none_is_not_written():
     assert "script" not in render_svg_html({"data": data, "layout": {"shapes": [shape]}})
 
 
-MANY = 1_000_000 if ALL else 100_000
+MANY = 1_000_000 if ALL else 20_000
+TILES = 9_000 if ALL else 5_000
 LONG = {
     "line": lambda random: go.Scatter(y=random.normal(size=MANY)),
     "points": lambda random: go.Scatter(y=random.normal(size=MANY), mode="markers"),
     "area": lambda random: go.Scatter(y=random.random(size=MANY), stackgroup="one"),
-    "bars": lambda random: go.Bar(y=random.normal(size=100_000)),
-    "cells": lambda random: go.Heatmap(z=random.normal(size=(400, 400)), texttemplate="%{text}"),
-    "tiles": lambda _: go.Treemap(labels=[str(i) for i in range(9_000)], parents=[""] * 9_000),
+    "bars": lambda random: go.Bar(y=random.normal(size=100_000 if ALL else 20_000)),
+    "cells": lambda random: go.Heatmap(
+        z=random.normal(size=(400 if ALL else 200, 400)), texttemplate="%{text}"
+    ),
+    "tiles": lambda _: go.Treemap(labels=[str(i) for i in range(TILES)], parents=[""] * TILES),
 }
 
 

@@ -24,7 +24,7 @@ from ctxkit.session import group_edits
 CALLS, OUTPUT, RESULT = 450, 40, 380
 RULE = "Never push to main."
 MODEL = "claude-sonnet-4-5"
-PRESETS = sample(names(), 6)
+PRESETS = sample(names(), 3)
 CUT = ("ai", "codex", "fased", "openclaw", "pi")
 """Presets under which a compaction of this session meets more than 800 messages."""
 

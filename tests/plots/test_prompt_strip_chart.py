@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import cache
 
 import pytest
 from builders import assistant, session, user
@@ -14,10 +15,15 @@ from ctxkit.plots.cache_and_prompt_strip_charts import get_prompt_strip
 BILLING = ck.read(ck.samples.path())
 
 
+@cache
+def replay_billing(rules):
+    return ck.replay(BILLING, rules)
+
+
 @pytest.mark.parametrize("call", [0, 7, 150, 176, 274, -1])
 @pytest.mark.parametrize("rules", [None, "clear:keep_last=5", "swe_agent_mask"])
 def test_blocks_add_up_to_what_was_billed(call, rules):
-    data = get_prompt_strip(BILLING if rules is None else ck.replay(BILLING, rules), call)
+    data = get_prompt_strip(BILLING if rules is None else replay_billing(rules), call)
     spans = data.split_by_billing()
     assert sum(s.tokens for s in spans) == sum(b.tokens for b in data.blocks) <= data.tokens
     assert data.tokens - sum(s.tokens for s in spans) < 0.01 * data.tokens

@@ -63,7 +63,7 @@ def test_every_policy_is_held_to_the_contract():
 def test_the_contract_on_arbitrary_histories(name):
     policy = registry.create_policy(name, **SETTINGS[name])
 
-    @settings(max_examples=examples(30))
+    @settings(max_examples=examples(20))
     @given(messages())
     def check(rows):
         holds(policy, history_of(rows), ROOM)

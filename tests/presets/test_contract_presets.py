@@ -103,7 +103,7 @@ def test_a_policy_that_was_lent_no_summariser_writes_extracts(name):
 def test_the_contract_on_arbitrary_histories(name):
     rules = preset(name, **SMALL[name])
 
-    @settings(max_examples=examples(30))
+    @settings(max_examples=examples(20))
     @given(messages())
     def check(rows):
         for policy in (rules.policy, rules.pruning):

@@ -148,12 +148,12 @@ class SessionMissCounts(msgspec.Struct, frozen=True, omit_defaults=True, dict=Tr
     past: PastErrorsByAvailableLogs | None = None
     """How its own predictions were off; None where it is too short or has no price."""
 
-    @property
+    @cached_property
     def kind(self) -> tuple[str, str, bool]:
         """Tool, model family and kind of agent."""
         return self.tool, get_model_tier_or_version(self.model), self.subagent
 
-    @property
+    @cached_property
     def owner(self) -> str:
         """The developer; the session itself where none is known."""
         return self.developer or self.session
@@ -167,7 +167,7 @@ class SessionMissCounts(msgspec.Struct, frozen=True, omit_defaults=True, dict=Tr
             counts[base] = counts[base] + count if base in counts else count
         return counts
 
-    @property
+    @cached_property
     def calls(self) -> int:
         """Calls counted."""
         return sum(count.calls for count in self.counts.values())

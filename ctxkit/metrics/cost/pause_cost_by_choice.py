@@ -124,15 +124,25 @@ class Pause(NamedTuple):
         return max(self.prefix - self.still_cached, 0)
 
 
-def _return_cost(pause: Pause, gap: float) -> float:
-    """Return the dollars of the prefix at the next call if nothing was done in the pause."""
+def _return_cost(
+    pause: Pause, gap: float, life: float | None = None, write: float | None = None
+) -> float:
+    """Return the dollars of the prefix at the next call if nothing was done in the pause.
+
+    Args:
+        pause: the pause.
+        gap: seconds until the return.
+        life: seconds that the cache lives; None: those of the pause's prices.
+        write: dollars per token written; None: those of the pause's prices.
+    """
     p = pause.prices
     if gap == inf:
         return 0.0
-    if gap < p.life:
+    if gap < (p.life if life is None else life):
         return p.read * pause.prefix
     cached = min(pause.still_cached, pause.prefix)
-    return p.write * (pause.prefix - cached) + p.read * cached
+    written = pause.prefix - cached
+    return (p.write if write is None else write) * written + p.read * cached
 
 
 def _warm_cost(pause: Pause, gap: float) -> float:
@@ -156,9 +166,7 @@ def _hour_cost(pause: Pause, gap: float) -> float | None:
     if p.hour_write is None:
         return None
     dearer = (p.hour_write - p.write) * pause.written_tokens_since_previous_pause
-    return dearer + _return_cost(
-        pause._replace(prices=p._replace(life=HOUR, write=p.hour_write)), gap
-    )
+    return dearer + _return_cost(pause, gap, life=HOUR, write=p.hour_write)
 
 
 _COSTS = {"nothing": _return_cost, "warm": _warm_cost, "compact": _compact_cost, "hour": _hour_cost}

@@ -56,14 +56,12 @@ def test_a_stream_takes_linear_time_for_escapes_and_lines_of_keys(unit):
         return time.thread_time() - begun
 
     stream_seconds(1000)
-    few, many = (min(stream_seconds(size) for _ in range(2)) for size in (50_000, 200_000))
-    assert many < 8 * max(few, 0.01)
+    few = min(stream_seconds(50_000) for _ in range(2))
+    assert any(stream_seconds(200_000) < 8 * max(few, 0.01) for _ in range(2))
 
 
 def holds(start, unit):
     small, large = (start + unit * (size // len(unit)) for size in (20_000, 80_000))
-    redact(small[:100])
-    assert min(seconds(large) for _ in range(2)) < 8 * max(
-        min(seconds(small) for _ in range(3)), 0.002
-    )
-    assert len(redact(large)) > 0
+    assert len(redact(small[:100])) > 0
+    few = min(seconds(small) for _ in range(3))
+    assert any(seconds(large) < 8 * max(few, 0.002) for _ in range(2))

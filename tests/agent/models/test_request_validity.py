@@ -9,7 +9,7 @@ import pytest
 from agent.models.fake_provider_server import FORMATS, Play, wire
 from agent.models.provider_request_checks import bind, find_fault
 from agent.models.test_stable_prompt_prefix import quick, small
-from conftest import sample
+from conftest import ALL, sample
 
 from ctxkit.agent import Agent, ProviderModel, tool
 from ctxkit.engine import prompt_checks_and_repairs
@@ -27,7 +27,12 @@ def look(where: str) -> str:
 
 CALLS = (("a",), ("bb", "ccc"), ("dddd",), ())
 MODEL = {**{k: v[0] for k, v in FORMATS.items()}, "anthropic": "anthropic/claude-opus-5-5"}
-CASES = [(kind, name) for kind in FORMATS for name in names()]
+CASES = (
+    [(kind, name) for kind in FORMATS for name in names()]
+    if ALL
+    else [*zip(FORMATS, sample(names(), len(FORMATS)), strict=True)]
+)
+"""Every format under every preset; in the suite each format under another one."""
 
 
 def make_plays(kind, turns):
@@ -53,11 +58,11 @@ def talk(kind, rules, turns=5):
         return up.refused, up.asked, agent.session
 
 
-@pytest.mark.parametrize(("kind", "name"), sample(CASES, 12))
+@pytest.mark.parametrize(("kind", "name"), CASES)
 def test_nothing_that_leaves_is_refused(kind, name):
-    refused, asked, _ = talk(kind, small(name))
+    refused, asked, _ = talk(kind, small(name), turns=4)
     assert not refused
-    assert len(asked) >= 20
+    assert len(asked) >= 16
 
 
 def test_without_the_guard_signed_thinking_is_refused(monkeypatch):

@@ -101,8 +101,8 @@ def shared(a, b):
 
 @pytest.mark.parametrize("kind", FORMATS)
 def test_a_call_begins_like_the_one_before(kind):
-    requests, asked, session = talked(kind, Rules(counter="chars/4"), 4)
-    assert len(asked) == len(requests) == 16
+    requests, asked, session = talked(kind, Rules(counter="chars/4"), 3)
+    assert len(asked) == len(requests) == 12
     assert not session.edits
     for before, now in pairwise(asked):
         was, new = bodies(kind, before), bodies(kind, now)
@@ -129,7 +129,7 @@ def pieces(kind, messages):
 
 
 @pytest.mark.parametrize("kind", ["anthropic", pytest.param("chat", marks=pytest.mark.long)])
-@pytest.mark.parametrize("name", sample(names(), 16))
+@pytest.mark.parametrize("name", sample(names(), 6))
 def test_the_wire_breaks_nothing_that_the_rules_kept(kind, name):
     requests, asked, session = talked(kind, small(name), 6)
     assert len(asked) == len(requests)
