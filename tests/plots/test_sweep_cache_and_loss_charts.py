@@ -12,10 +12,9 @@ from hypothesis import strategies as st
 
 import ctxkit as ck
 from ctxkit.plots.cache_and_prompt_strip_charts import cache_data
-from ctxkit.plots.chart import describe_prediction_error
 from ctxkit.plots.label_placement_and_thinning import place_labels
 from ctxkit.plots.savings_thrash_loss_charts import loss_data
-from ctxkit.plots.sweep_charts import frontier_data, heatmap_data
+from ctxkit.plots.sweep_charts import describe_prediction_error, frontier_data, heatmap_data
 
 
 def runs():
