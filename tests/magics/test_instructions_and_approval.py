@@ -10,7 +10,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from magics.test_agent_in_a_kernel import Kernel, errors
+from magics.test_agent_in_a_kernel import Kernel, clear_kernel, errors
 from waiting import PATIENCE, wait_until
 
 import ctxkit as ck
@@ -309,10 +309,7 @@ def shared_kernel(tmp_path_factory):
 class TestInAKernel:
     @pytest.fixture
     def kernel(self, shared_kernel, tmp_path):
-        """The kernel in a new folder, without the sessions of the test before."""
-        assert errors(shared_kernel.run(f"%cd -q {tmp_path}")) == []
-        assert errors(shared_kernel.run("%reload_ext ctxkit")) == []
-        return shared_kernel
+        return clear_kernel(shared_kernel, tmp_path)
 
     def test_it_asks_in_the_cells_own_field(self, kernel, tmp_path):
         sent = kernel.client.execute("%%agent --approve write_file\nWrite it", allow_stdin=True)
