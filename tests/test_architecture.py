@@ -5,9 +5,11 @@ from __future__ import annotations
 import ast
 import re
 import tomllib
+from functools import cache
 from graphlib import TopologicalSorter
 from importlib.metadata import distribution
 from pathlib import Path
+from typing import NamedTuple
 
 import grimp
 import pytest
@@ -27,15 +29,39 @@ STUBS = sorted(PACKAGE.rglob("__init__.pyi"))
 MOST = 55
 
 
-def first_line(path: Path) -> str:
-    told = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""
-    return " ".join(told.split("\n\n")[0].split())
+class ModuleFacts(NamedTuple):
+    """What the tests ask of a module, so that each file is parsed once and no tree stays."""
+
+    first_line: str
+    vague: list[str]
+    unknown: list[str]
+
+
+@cache
+def read_modules() -> dict[str, ModuleFacts]:
+    """Return the facts of each module of the package, by its path."""
+    found = {}
+    for path in sorted(PACKAGE.rglob("*.py")):
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        facts = ModuleFacts(first_line(tree), vague_names(tree), unknown_arguments(tree))
+        found[path.relative_to(PACKAGE).as_posix()] = facts
+    return found
+
+
+def first_line(tree: ast.Module) -> str:
+    docstring = ast.get_docstring(tree) or ""
+    return " ".join(docstring.split("\n\n")[0].split())
 
 
 def read_packages() -> dict[str, str]:
     """Return each package and module at the top level with the first paragraph of its docstring."""
-    folders = {f"{p.parent.name}/": first_line(p) for p in PACKAGE.glob("*/__init__.py")}
-    files = {p.name: first_line(p) for p in PACKAGE.glob("*.py") if p.name != "__init__.py"}
+    lines = {Path(file): facts.first_line for file, facts in read_modules().items()}
+    folders = {
+        f"{p.parent}/": s
+        for p, s in lines.items()
+        if p.match("*/__init__.py") and len(p.parts) == 2
+    }
+    files = {p.name: s for p, s in lines.items() if len(p.parts) == 1 and p.name != "__init__.py"}
     return folders | files
 
 
@@ -185,41 +211,62 @@ def name_words(name: str) -> set[str]:
     return {w.lower() for w in re.split(r"_+|(?<=[a-z])(?=[A-Z])", name) if w}
 
 
+FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
+BLOCKS = ("body", "orelse", "handlers", "finalbody", "cases")
+"""Where statements stand in a statement. Functions and classes are found there, not in expressions."""
+
+
+def list_definitions(tree: ast.Module) -> list[ast.stmt]:
+    """Return the functions and classes of a module at any depth."""
+    found, rest = [], [tree]
+    while rest:
+        node = rest.pop()
+        if isinstance(node, (*FUNCTIONS, ast.ClassDef)):
+            found.append(node)
+        for block in BLOCKS:
+            rest += getattr(node, block, ())
+    return found
+
+
 def public_names_and_parameters(tree: ast.Module) -> list[str]:
     """Return the public functions and classes of a module, and the parameters of its functions."""
-    functions = (ast.FunctionDef, ast.AsyncFunctionDef)
-    top = [n for n in tree.body if isinstance(n, (*functions, ast.ClassDef))]
+    top = [n for n in tree.body if isinstance(n, (*FUNCTIONS, ast.ClassDef))]
     names = [n.name for n in top if not n.name.startswith("_")]
-    for node in ast.walk(tree):
-        if isinstance(node, functions):
+    for node in list_definitions(tree):
+        if isinstance(node, FUNCTIONS):
             arguments = node.args.posonlyargs + node.args.args + node.args.kwonlyargs
             names += [f"{node.name}.{a.arg}" for a in arguments]
     return names
 
 
-def vague_names(path: Path) -> list[str]:
-    names = public_names_and_parameters(ast.parse(path.read_text(encoding="utf-8")))
+def vague_names(tree: ast.Module) -> list[str]:
+    names = public_names_and_parameters(tree)
     return [n for n in names if VAGUE & name_words(n.rpartition(".")[2]) and n not in VAGUE_LEFT]
 
 
 def test_no_public_name_or_parameter_only_says_that_there_is_a_value():
-    found = {str(p.relative_to(PACKAGE)): vague_names(p) for p in sorted(PACKAGE.rglob("*.py"))}
-    assert {file: names for file, names in found.items() if names} == {}
+    assert {file: m.vague for file, m in read_modules().items() if m.vague} == {}
 
 
-def test_a_vague_name_is_noticed(tmp_path):
-    file = tmp_path / "file.py"
-    file.write_text(
-        "def told_rows(x):\n    return x\n\n\nclass Kept:\n    def get(self, found): ...\n"
+def test_a_vague_name_is_noticed():
+    code = "def told_rows(x):\n    return x\n\n\nclass Kept:\n    def get(self, found): ...\n"
+    assert vague_names(ast.parse(code)) == ["told_rows", "Kept", "get.found"]
+
+
+def test_a_vague_name_in_any_block_is_noticed():
+    code = (
+        "try:\n    def a(told): ...\nexcept E:\n    def b(told): ...\nelse:\n    def c(told): ...\n"
+        "finally:\n    def d(told): ...\nmatch x:\n    case 1:\n        async def e(told): ...\n"
+        "if x:\n    with x:\n        def f(told): ...\nelse:\n    def g(told): ...\n"
+        "def h():\n    def i(told): ...\nclass J:\n    def k(self, told): ...\n"
     )
-    assert vague_names(file) == ["told_rows", "Kept", "get.found"]
+    assert sorted(vague_names(ast.parse(code))) == [f"{name}.told" for name in "abcdefgik"]
 
 
 def test_no_module_docstring_asks_a_question():
     """It says what the module does, in a noun phrase or a sentence."""
     question = re.compile(r"(What|How|Where|Which|When|Whether|Why|Who)\b")
-    asking = [p for p in PACKAGE.rglob("*.py") if question.match(first_line(p))]
-    assert [str(p.relative_to(PACKAGE)) for p in asking] == []
+    assert [file for file, m in read_modules().items() if question.match(m.first_line)] == []
 
 
 def parameter_names(node: ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) -> set[str]:
@@ -236,22 +283,19 @@ def parameter_names(node: ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef)
 def unknown_arguments(tree: ast.Module) -> list[str]:
     """Return the names under `Args:` that are no parameters of their function or class."""
     out = []
-    for node in ast.walk(tree):
-        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
-            _, _, section = (ast.get_docstring(node) or "").partition("Args:\n")
-            names = re.findall(r"^    \**(\w+):", section.partition("\n\n")[0], re.MULTILINE)
-            inherits = isinstance(node, ast.ClassDef) and not any(
-                isinstance(n, ast.FunctionDef) and n.name == "__init__" for n in node.body
-            )
-            known = set(names) if inherits and node.bases else parameter_names(node)
-            out += [f"{node.name}.{n}" for n in names if n not in known]
+    for node in list_definitions(tree):
+        _, _, section = (ast.get_docstring(node) or "").partition("Args:\n")
+        names = re.findall(r"^    \**(\w+):", section.partition("\n\n")[0], re.MULTILINE)
+        inherits = isinstance(node, ast.ClassDef) and not any(
+            isinstance(n, ast.FunctionDef) and n.name == "__init__" for n in node.body
+        )
+        known = set(names) if inherits and node.bases else parameter_names(node)
+        out += [f"{node.name}.{n}" for n in names if n not in known]
     return out
 
 
 def test_a_docstring_names_the_parameters_as_the_code_does():
-    trees = {p: ast.parse(p.read_text(encoding="utf-8")) for p in sorted(PACKAGE.rglob("*.py"))}
-    wrong = {str(p.relative_to(PACKAGE)): unknown_arguments(tree) for p, tree in trees.items()}
-    assert {file: names for file, names in wrong.items() if names} == {}
+    assert {file: m.unknown for file, m in read_modules().items() if m.unknown} == {}
 
 
 def test_an_argument_under_an_old_name_is_noticed():

@@ -61,7 +61,7 @@ def main() -> int:
     parser.add_argument("--views", nargs="*", default=[""], help="such as plots.")
     options = parser.parse_args()
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=str(CHROMIUM), args=FLAGS.split())
+        browser = playwright.chromium.launch(executable_path=str(CHROMIUM), args=FLAGS)
         taker = PictureTaker(browser, options.folder, options.looks, options.views)
         taker.take_static()
         taker.take_lab()

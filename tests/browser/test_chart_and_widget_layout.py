@@ -14,7 +14,7 @@ from widgets.team_snapshots_and_long_session import team
 
 import ctxkit as ck
 from browser.chart_samples import charts, plotly_gallery
-from browser.jupyterlab_driver import settle
+from browser.jupyterlab_driver import Seen, browser_page, settle
 from browser.layout_checks import faults, gallery
 from browser.widget_page import stand
 
@@ -35,12 +35,8 @@ LOOKS = LOOKS if ALL else LOOKS[:2]
 
 @contextmanager
 def leaf(chromium: Any, wide: int, scheme: str):
-    page = chromium.new_page(viewport={"width": wide, "height": 1000}, color_scheme=scheme)
-    page.set_default_timeout(90_000)
-    try:
+    with browser_page(chromium, Seen(), dark=scheme == "dark", size=(wide, 1000)) as page:
         yield page
-    finally:
-        page.close()
 
 
 def drawn(page: Any, least: int) -> None:

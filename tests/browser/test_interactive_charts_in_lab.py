@@ -25,7 +25,7 @@ MOST = 50 if ALL else 1500
 HAND = ".ctxkit-hand"
 
 
-def dragged(page, handle, by: int, steps: int = 40) -> list[float]:
+def dragged(page, handle, by: int, steps: int = 40 if ALL else 15) -> list[float]:
     """Drag a handle and return what each move took."""
     handle.scroll_into_view_if_needed()
     box = handle.bounding_box()
@@ -107,7 +107,7 @@ def test_lines_bars_and_guards_answer_in_the_lab(dark: bool, jupyter, tmp_path: 
         page.evaluate(RUN_CELL, [4, BUSY.format(go=str(go))])
         page.wait_for_selector(INDICATOR.format("busy"), state="attached")
         told["busy"] = dragged(
-            page, page.locator(f"{HAND} [aria-label='cutover at']").first, 60, steps=20
+            page, page.locator(f"{HAND} [aria-label='cutover at']").first, 60, steps=15
         )
         told["running"] = page.locator(INDICATOR.format("busy")).count()
         go.touch()

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from browser.jupyterlab_driver import Seen, browser_page
+
 ROOT = Path(__file__).parents[2]
 
 
@@ -30,20 +32,18 @@ def site(tmp_path_factory):
 
 def search_from_file(chromium, site, word, seconds=60):
     """What the search says of a word, and errors of the page."""
-    page = chromium.new_page(viewport={"width": 390, "height": 844})
-    errors = []
-    page.on("pageerror", lambda error: errors.append(str(error)))
-    page.goto((site / "questions" / "why.html").as_uri())
-    page.locator("header label[for=__search]").first.click()
-    page.locator("input.md-search__input").press_sequentially(word, delay=40)
-    found = page.locator(".md-search-result__item")
-    try:
-        found.first.wait_for(timeout=1000 * seconds)
-    except Exception:
-        errors.append("nothing is found")
-    texts = [text.replace("\n", " ") for text in found.all_inner_texts()]
-    page.close()
-    return texts, errors
+    seen = Seen()
+    with browser_page(chromium, seen, size=(390, 844)) as page:
+        page.goto((site / "questions" / "why.html").as_uri())
+        page.locator("header label[for=__search]").first.click()
+        page.locator("input.md-search__input").press_sequentially(word, delay=40)
+        found = page.locator(".md-search-result__item")
+        try:
+            found.first.wait_for(timeout=1000 * seconds)
+        except Exception:
+            seen.problems.append("nothing is found")
+        texts = [text.replace("\n", " ") for text in found.all_inner_texts()]
+    return texts, seen.problems
 
 
 def test_a_word_is_found_in_pages_opened_from_files(chromium, site):

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 import ctxkit as ck
+from browser.jupyterlab_driver import Seen, browser_page
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -62,27 +63,24 @@ def pages(tmp_path_factory) -> dict[str, Path]:
     "name", ["session", "sessions", "comparison", "frontier", "spend", "board"]
 )
 def test_no_text_stands_on_another(pages, chromium, name, wide, scheme):
-    page = chromium.new_page(viewport={"width": wide, "height": 900}, color_scheme=scheme)
-    page.goto(pages[name].as_uri())
-    assert page.evaluate(OVERLAPS) == []
-    assert page.evaluate("document.documentElement.scrollWidth") <= wide
-    page.close()
+    with browser_page(chromium, Seen(), dark=scheme == "dark", size=(wide, 900)) as page:
+        page.goto(pages[name].as_uri())
+        assert page.evaluate(OVERLAPS) == []
+        assert page.evaluate("document.documentElement.scrollWidth") <= wide
 
 
 def test_the_check_finds_an_overlap(chromium):
-    page = chromium.new_page()
-    page.set_content("<ul><li>one</li><li style='margin-top:-12px'>two</li></ul>")
-    assert page.evaluate(OVERLAPS) == [["one", "two"]]
-    page.close()
+    with browser_page(chromium, Seen()) as page:
+        page.set_content("<ul><li>one</li><li style='margin-top:-12px'>two</li></ul>")
+        assert page.evaluate(OVERLAPS) == [["one", "two"]]
 
 
 def test_a_board_is_filtered_by_typing(pages, chromium):
-    page = chromium.new_page()
-    page.goto(pages["board"].as_uri())
-    rows = page.locator("table").last.locator("tbody tr:visible")
-    assert rows.count() == 1
-    page.get_by_role("searchbox").fill("nothing holds this")
-    assert rows.count() == 0
-    page.get_by_role("searchbox").fill("NIGHTLY billing")
-    assert rows.count() == 1
-    page.close()
+    with browser_page(chromium, Seen()) as page:
+        page.goto(pages["board"].as_uri())
+        rows = page.locator("table").last.locator("tbody tr:visible")
+        assert rows.count() == 1
+        page.get_by_role("searchbox").fill("nothing holds this")
+        assert rows.count() == 0
+        page.get_by_role("searchbox").fill("NIGHTLY billing")
+        assert rows.count() == 1

@@ -6,6 +6,7 @@ import pytest
 from conftest import sample
 
 import ctxkit as ck
+from browser.jupyterlab_driver import Seen, browser_page
 from browser.layout_checks import faults
 from browser.view_pages import SAMPLE, list_views, write_views
 from browser.widget_page import stand
@@ -31,16 +32,13 @@ def pages(tmp_path_factory):
 )
 def test_every_view_can_be_read_and_fits_the_page(pages, chromium, wide, scheme):
     assert pages.keys() == list_views().keys()
-    page, found = (
-        chromium.new_page(viewport={"width": wide, "height": 1000}, color_scheme=scheme),
-        [],
-    )
-    for file in pages.values():
-        page.goto(file.as_uri())
-        found += [*faults(page), *page.evaluate(WIDE)]
-        if page.evaluate("document.documentElement.scrollWidth") > wide:
-            found.append(f"{file.stem}: the page scrolls sideways")
-    page.close()
+    found = []
+    with browser_page(chromium, Seen(), dark=scheme == "dark", size=(wide, 1000)) as page:
+        for file in pages.values():
+            page.goto(file.as_uri())
+            found += [*faults(page), *page.evaluate(WIDE)]
+            if page.evaluate("document.documentElement.scrollWidth") > wide:
+                found.append(f"{file.stem}: the page scrolls sideways")
     assert found == []
 
 
@@ -56,13 +54,12 @@ UNSIGNED_BOXES = """() => [...document.querySelectorAll('[data-picture] *')].fil
 def test_on_a_telephone_words_of_pictures_stay_large_and_boxes_show_that_they_scroll(
     pages, chromium
 ):
-    page, found = chromium.new_page(viewport={"width": 390, "height": 1000}), []
-    for file in pages.values():
-        page.goto(file.as_uri())
-        found += [
-            f"{file.stem}: {e}" for js in (SMALL_WORDS, UNSIGNED_BOXES) for e in page.evaluate(js)
-        ]
-    page.close()
+    found = []
+    with browser_page(chromium, Seen(), size=(390, 1000)) as page:
+        for file in pages.values():
+            page.goto(file.as_uri())
+            for js in (SMALL_WORDS, UNSIGNED_BOXES):
+                found += [f"{file.stem}: {e}" for e in page.evaluate(js)]
     assert found == []
 
 
@@ -76,29 +73,27 @@ IN_SIGHT = """(dear) => [...document.querySelectorAll('th')].filter(e => e.check
 
 def test_what_is_paid_and_where_is_in_sight_at_900_pixels(pages, chromium):
     """No table hides its costs behind a scroll bar; the board shows project, tool and model."""
-    page = chromium.new_page(viewport={"width": 900, "height": 1000})
     seen = {}
-    for name, file in pages.items():
-        page.goto(file.as_uri())
-        heads = page.evaluate(IN_SIGHT, ["cost", "dollars", *PLACES])
-        assert [head for head, in_sight in heads if not in_sight] == [], name
-        seen[name] = [head for head, _ in heads]
-    page.close()
+    with browser_page(chromium, Seen(), size=(900, 1000)) as page:
+        for name, file in pages.items():
+            page.goto(file.as_uri())
+            heads = page.evaluate(IN_SIGHT, ["cost", "dollars", *PLACES])
+            assert [head for head, in_sight in heads if not in_sight] == [], name
+            seen[name] = [head for head, _ in heads]
     assert seen["board"] == ["cost", *PLACES]
     assert sum("cost" in heads or "dollars" in heads for heads in seen.values()) >= 6
 
 
 @pytest.mark.parametrize(("wide", "names"), [(900, PLACES), (760, [])])
 def test_the_live_board_shows_where_a_session_was_at_900_pixels(chromium, wide, names):
-    page = chromium.new_page(viewport={"width": wide, "height": 1000})
-    stand(page, ck.board(SAMPLE.parent, seconds=None).view())
-    page.wait_for_selector(".row.board[role=option]")
-    for row in (".row.board.heads", ".row.board[role=option]"):
-        shown = page.locator(row).first.locator("> *:visible")
-        boxes = [shown.nth(i).bounding_box() for i in range(shown.count())]
-        assert max(b["x"] + b["width"] for b in boxes) <= wide
-        assert len({round(b["y"] + b["height"] / 2, -1) for b in boxes}) == 1  # one line
-    heads = page.locator(".row.board.heads > *:visible").all_inner_texts()
-    assert [h for h in heads if h in PLACES] == names
-    assert "cost" in heads
-    page.close()
+    with browser_page(chromium, Seen(), size=(wide, 1000)) as page:
+        stand(page, ck.board(SAMPLE.parent, seconds=None).view())
+        page.wait_for_selector(".row.board[role=option]")
+        for row in (".row.board.heads", ".row.board[role=option]"):
+            shown = page.locator(row).first.locator("> *:visible")
+            boxes = [shown.nth(i).bounding_box() for i in range(shown.count())]
+            assert max(b["x"] + b["width"] for b in boxes) <= wide
+            assert len({round(b["y"] + b["height"] / 2, -1) for b in boxes}) == 1  # one line
+        heads = page.locator(".row.board.heads > *:visible").all_inner_texts()
+        assert [h for h in heads if h in PLACES] == names
+        assert "cost" in heads

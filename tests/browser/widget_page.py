@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +13,7 @@ if TYPE_CHECKING:
 _PAGE = """<!doctype html><html lang="en"><head><meta charset="utf-8"><title>stand</title>
 <style>:root{color-scheme:light dark}body{font-family:system-ui,sans-serif;margin:1em}%s</style></head>
 <body><div id="here"></div><script>
+const [ask, changed] = [window["ask%d"], window["changed%d"]];
 window.state = %s; window.listening = {}; window.dirty = new Set();
 window.tell = (event, ...args) => (listening[event] || []).forEach(f => f(...args));
 window.put = (k, v) => { if (JSON.stringify(state[k]) !== JSON.stringify(v)) { state[k] = v; tell("change:" + k); } };
@@ -25,6 +27,9 @@ const took = said => { for (const [k, v] of said.state) put(k, v); for (const m 
 setInterval(() => ask({ kind: "nothing" }).then(took), 200);
 %s
 window.end = widget.render({ model, el: document.getElementById("here") });</script></body></html>"""
+
+
+_NUMBERS = count()
 
 
 def stand(page: Any, widget: ChartWidget, *, plotly: bool = False) -> None:
@@ -53,12 +58,13 @@ def stand(page: Any, widget: ChartWidget, *, plotly: bool = False) -> None:
             setattr(widget, name, value)
         return answers()
 
-    page.expose_binding("ask", ask)
-    page.expose_binding("changed", changed)
+    number = next(_NUMBERS)  # a page that is used again has the functions of the widget before
+    page.expose_binding(f"ask{number}", ask)
+    page.expose_binding(f"changed{number}", changed)
     code = str(widget._esm).replace("export default", "const widget =")
     held = json.dumps(known).replace("<", "\\u003c")
     if plotly:
         import plotly as library
 
         page.add_script_tag(path=Path(library.__file__).parent / "package_data" / "plotly.min.js")
-    page.set_content(_PAGE % (str(widget._css), held, code))
+    page.set_content(_PAGE % (str(widget._css), number, number, held, code))

@@ -468,7 +468,8 @@ def run_cells(number, *ids):
     """The names that cells of a notebook leave behind, run alone."""
     path = next(NOTEBOOKS.glob(f"{number}-*.ipynb"))
     names = {}
-    with redirect_stdout(StringIO()):
+    # the first cells set how pandas prints
+    with redirect_stdout(StringIO()), pd.option_context("display.float_format", None):
         for cell in nbformat.read(path, as_version=4).cells:
             if cell.id in ids:
                 exec(cell.source, names)

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 from importlib.util import find_spec
+from typing import TYPE_CHECKING
 
 import pytest
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 pytestmark = pytest.mark.skipif(not find_spec("ipykernel"), reason="ipykernel is not installed")
 
@@ -54,6 +58,25 @@ class Kernel:
         self.manager.shutdown_kernel(now=True)
 
 
+def clear_kernel(kernel: Kernel, folder: Path) -> Kernel:
+    """Bring a kernel into a new folder, without the sessions and settings of the test before."""
+    for line in (f"%cd -q {folder}", "%reload_ext ctxkit", "%config CtxKit.seed = ''"):
+        assert errors(kernel.run(line)) == []
+    return kernel
+
+
+@pytest.fixture(scope="module")
+def shared_kernel(tmp_path_factory):
+    kernel = Kernel(tmp_path_factory.mktemp("kernel"))
+    yield kernel
+    kernel.close()
+
+
+@pytest.fixture
+def kernel(shared_kernel, tmp_path):
+    return clear_kernel(shared_kernel, tmp_path)
+
+
 @pytest.fixture
 def kernels(tmp_path):
     """Make kernels in one folder; all are ended at the end."""
@@ -86,8 +109,7 @@ def calls_the_tool(message: dict) -> bool:
     return "▸ list_files" in str(message["content"].get("data", {}))
 
 
-def test_an_interrupt_keeps_the_partial_turn_and_the_session_goes_on(kernels):
-    kernel = kernels()
+def test_an_interrupt_keeps_the_partial_turn_and_the_session_goes_on(kernel):
     kernel.run(SLOW)
     sent = kernel.begin("%%agent --tools list_files\nWrite it")
     kernel.until(calls_the_tool)
@@ -104,8 +126,7 @@ def test_an_interrupt_keeps_the_partial_turn_and_the_session_goes_on(kernels):
     assert "no LLM was called" in shown(again)
 
 
-def test_a_turn_beside_the_notebook_can_be_stopped(kernels):
-    kernel = kernels()
+def test_a_turn_beside_the_notebook_can_be_stopped(kernel):
     kernel.run(SLOW)
     kernel.begin("%%agent --background --tools list_files --out turn\nWrite it")
     kernel.until(calls_the_tool)
@@ -119,9 +140,8 @@ def test_a_turn_beside_the_notebook_can_be_stopped(kernels):
 
 
 @pytest.mark.parametrize("seed", ["", "tour"])
-def test_a_turn_beside_the_notebook_leaves_its_words_in_the_notebook(kernels, seed):
+def test_a_turn_beside_the_notebook_leaves_its_words_in_the_notebook(kernel, seed):
     """A widget is not saved; with a seed nothing is changed afterwards, as nbval does not see it."""
-    kernel = kernels()
     kernel.run(f"%config CtxKit.seed = {seed!r}")
     kernel.begin("%%agent --background --out turn\nWrite it")
     kernel.begin("print('the', turn.result(90).outcome.ended, turn.running._thread.join())")

@@ -10,7 +10,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from magics.test_agent_in_a_kernel import Kernel, errors
+from magics.test_agent_in_a_kernel import Kernel, clear_kernel, errors
 from waiting import PATIENCE, wait_until
 
 import ctxkit as ck
@@ -298,13 +298,18 @@ def test_a_turn_that_asks_can_be_stopped(shell):
     assert not Path(".ctxkit/scratch/main/heat.py").exists()
 
 
+@pytest.fixture(scope="module")
+def shared_kernel(tmp_path_factory):
+    kernel = Kernel(tmp_path_factory.mktemp("kernel"))
+    yield kernel
+    kernel.close()
+
+
 @pytest.mark.skipif(not find_spec("ipykernel"), reason="ipykernel is not installed")
 class TestInAKernel:
     @pytest.fixture
-    def kernel(self, tmp_path):
-        kernel = Kernel(tmp_path)
-        yield kernel
-        kernel.close()
+    def kernel(self, shared_kernel, tmp_path):
+        return clear_kernel(shared_kernel, tmp_path)
 
     def test_it_asks_in_the_cells_own_field(self, kernel, tmp_path):
         sent = kernel.client.execute("%%agent --approve write_file\nWrite it", allow_stdin=True)
