@@ -193,8 +193,8 @@ def describe_settings_changes(
                      f"on {model.name} answers.")  # fmt: skip
     if before is None:
         if session.log:
-            notes.append("Note: the session does not say, under your seal, how it was led: what "
-                         "was not named now is as for a new one.")  # fmt: skip
+            notes.append("Note: the session holds no settings that you have sealed: what is not "
+                         "named now is as for a new session.")  # fmt: skip
         return notes
     for key, value in after.words.items():
         was = before.words.get(key)
@@ -206,8 +206,8 @@ def describe_settings_changes(
                 "from here on."
             )
     if before.rules != after.rules and before.words.get("rules") == after.words.get("rules"):
-        notes.append(f"Note: its rules are called as before ({after.words.get('rules')}), and are "
-                     "others now.")  # fmt: skip
+        notes.append(f"Note: its rules have the same name as before ({after.words.get('rules')}), "
+                     "but they have changed.")  # fmt: skip
     return notes
 
 

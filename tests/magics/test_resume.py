@@ -87,11 +87,25 @@ def test_what_is_named_otherwise_in_another_kernel_is_said(kernel, server, capsy
     run(shell, "%%agent --session k --tools files\ngo on")
     said = capsys.readouterr().out
     assert "Note: tools: look before, files from here on." in said
-    assert "Note: its rules are called as before (mine), and are others now." in said
+    assert "Note: its rules have the same name as before (mine), but they have changed." in said
     assert "look (gone)" in said
     assert "read_file" in said
     run(shell, "%%agent --session k\ngo on")
     assert "Note:" not in capsys.readouterr().out
+
+
+def test_what_is_as_before_is_not_noted_and_another_name_once(kernel, server, capsys):
+    shell = kernel()
+    shell.user_ns["mine"] = presets.pi()
+    run(shell, f"%%agent --session k --model '{server.model}' --rules mine\nLook.")
+    shell = kernel()
+    shell.user_ns["mine"] = presets.pi()
+    capsys.readouterr()
+    run(shell, "%%agent --session k\ngo on")
+    assert "Note:" not in capsys.readouterr().out
+    run(kernel(), "%%agent --session k --rules pi\ngo on")
+    notes = [line for line in capsys.readouterr().out.splitlines() if "Note:" in line]
+    assert notes == ["Note: rules: mine before, pi from here on."]
 
 
 def test_a_script_never_goes_on_with_a_models_session(kernel, server, monkeypatch, tmp_path):
@@ -128,7 +142,7 @@ def test_what_somebody_else_wrote_of_model_and_tools_is_not_taken_over(kernel, s
     assert answer.session.calls[-1].message.model == "scripted/tour"
     shell = kernel()
     assert "shell" not in kit(shell).lives.open("k").agent.tools
-    assert "does not say, under your seal, how it was led" in capsys.readouterr().out
+    assert "holds no settings that you have sealed" in capsys.readouterr().out
 
 
 def test_a_tool_cannot_ask_the_session_that_runs_it(kernel):

@@ -14,7 +14,7 @@ import ctxkit as ck
 from ctxkit.plots.cache_and_prompt_strip_charts import cache_data
 from ctxkit.plots.label_placement_and_thinning import place_labels
 from ctxkit.plots.savings_thrash_loss_charts import loss_data
-from ctxkit.plots.sweep_charts import describe_prediction_error, frontier_data, heatmap_data
+from ctxkit.plots.sweep_charts import frontier_data, heatmap_data
 
 
 def runs():
@@ -71,10 +71,6 @@ def test_few_sessions_are_marked():
     chart = ck.plots.frontier(runs().query("session < 's3'"))
     assert "(few)" in chart.to_text()
     assert "Fewer than five" in chart.caption
-
-
-def test_runs_without_a_checked_cost_model_have_no_note_on_its_error():
-    assert describe_prediction_error(pd.DataFrame({"session": ["a"], "cost_usd": [1.0]})) == ""
 
 
 def test_a_frontier_needs_both_figures():
