@@ -9,6 +9,7 @@ from random_sessions import Fours
 import ctxkit as ck
 from ctxkit.engine import RulesRun, advance_run, make_log_from_session, run_rules
 from ctxkit.engine.context_rules_run import find_first_compaction_call
+from ctxkit.engine.run_segments_and_prompts import list_sent_messages
 from ctxkit.policies import Clear, MessageLog, Rules, Tail, triggers
 
 READ, RUN = tool_call("read", "c1", path="a"), tool_call("bash", "c2", command="x")
@@ -199,6 +200,28 @@ def test_an_edit_by_hand_costs_its_prefix_at_one_call_alone():
         advance_run(run, rules, stop)
     assert run.prompts.tolist() == [100, 210, 101, 211, 321]
     assert run.fresh_tokens.tolist() == [100, 110, 101, 110, 110]
+
+
+def test_a_compaction_by_hand_is_measured_as_the_prunings_leave_its_prompts():
+    rules = Rules(pruning=Clear(keep_last=1), counter=Fours())
+    run = advance_run(RulesRun(MessageLog.of(MESSAGES, Fours()), rules), rules, 3)
+    compaction = run.by_hand(compact(run.history.at(3), run.budget))
+    kept = sum(TOKENS[name] for name in ("s", "a2", "r2", "a3", "u2"))
+    assert compaction.after == kept + SUMMARY
+    # the first result is cleared, for all prompts
+    assert compaction.before == kept + TOKENS["u1"] + TOKENS["a1"] + CLEARED
+    assert (compaction.messages_before, compaction.messages_after) == (8, 6)
+
+
+@pytest.mark.parametrize("call", range(4))
+def test_messages_without_sizes_are_those_that_are_sent(call):
+    rules = Rules(pruning=Clear(keep_last=1), counter=Fours())
+    run = advance_run(RulesRun(MessageLog.of(MESSAGES, Fours()), rules), rules, 3)
+    messages = list_sent_messages(run, call)
+    assert [(m.id, m.text) for m in messages] == [
+        (i.message.id, i.message.text) for i in run.sent(call if call < 3 else None)
+    ]
+    assert ("r" * 400 in [m.text for m in messages]) == (call == 1)
 
 
 def test_a_compaction_that_is_undone_finds_what_was_cached_before_it():
