@@ -9,6 +9,7 @@ from msgspec.structs import replace
 import ctxkit as ck
 from ctxkit.metrics import compaction_outcomes, thrash
 from ctxkit.session import Message, Usage
+from ctxkit.tokens import measure_sizes
 
 MODEL = "claude-sonnet-4-5"
 
@@ -43,6 +44,13 @@ def test_a_cut_that_fills_up_at_once_does_not_pay():
     assert t.outcomes[0].rebound_calls == 0
     assert t.not_paid_back_n == 1
     assert t.paid_back_share == 0.0
+
+
+def test_a_prompt_after_a_cut_holds_each_later_message_once():
+    s = sawtooth((50_000, 100_000), (90_000, 95_000), (40_000,))
+    compactions, _ = compaction_outcomes.get_compactions_and_prompts(s, measure_sizes(s))
+    # two messages per call; of the first compaction a summary stays
+    assert [(c.messages_before, c.messages_after) for c in compactions] == [(4, 1), (5, 2)]
 
 
 def test_a_cut_that_holds_is_paid():

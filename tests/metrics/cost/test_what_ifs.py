@@ -130,6 +130,21 @@ def test_another_model_counts_the_same_text_in_its_own_tokens():
     assert places == sorted(places)
 
 
+@pytest.mark.parametrize("model", get_comparison_models())
+def test_a_model_is_not_compared_with_itself(model):
+    usage = Usage(input_tokens=100_000, cache_read_tokens=0, output_tokens=1_000)
+    spent = ck.spend(session(user(), assistant("ok", usage=usage, model=model), model=model))
+    (found,) = (w for w in spent.what_ifs if w.name == "another model")
+    named = {name for name in get_comparison_models() if f"at those of {name} (" in found.sentence}
+    assert named == {*get_comparison_models()} - {model}
+
+
+def test_a_session_without_a_models_name_is_compared_with_none():
+    usage = Usage(input_tokens=100_000, cache_read_tokens=0, output_tokens=1_000)
+    spent = ck.spend(session(user(), assistant("ok", usage=usage)))
+    assert "another model" not in {w.name for w in spent.what_ifs}
+
+
 def test_summaries_at_the_end_of_the_prompt_read_it_from_the_cache():
     s = make_compacted(20_000)
     found = {w.name: w for w in ck.spend(s).what_ifs}["append-only summaries"]
