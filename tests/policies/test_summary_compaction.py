@@ -158,6 +158,21 @@ def test_a_slow_summariser_is_left_behind():
     )
 
 
+def test_two_summaries_of_a_split_turn_have_one_time_limit():
+    history = shown(turns(3), user(f"last {LONG}"), [assistant(LONG) for _ in range(4)])
+
+    def write_slowly(passage):
+        time.sleep(0.2)
+        return "part"
+
+    def compact(seconds):
+        return Summary(keep_tokens=150, seconds=seconds, summariser=write_slowly)(history, ROOM)
+
+    assert "part" in texts(compact(5))[0]
+    with pytest.raises(ModelError, match="longer than"):
+        compact(0.3)  # enough for each of the two, not for both
+
+
 def test_sizes_stand_for_summaries_that_nobody_wrote():
     h = shown(turns(5))
     new = Summary(keep_turns=1, summariser=FixedSizeSummariser(7))(h, ROOM)
