@@ -254,9 +254,12 @@ class FigureAxis:
     def list_ticks(self) -> list[tuple[float, str]]:
         """Return the places and texts of ticks."""
         spec, (low, high) = self.spec, sorted((self.low, self.high))
-        if spec.get("ticktext") is not None and spec.get("tickvals") is not None:
+        if spec.get("tickvals") is not None:
             values = self.to_numbers(read_trace_column(spec, "tickvals")).tolist()
-            ticks = list(zip(values, map(str, read_trace_column(spec, "ticktext")), strict=False))
+            texts = [self._format_tick(v) for v in values]
+            if spec.get("ticktext") is not None:
+                texts = list(map(str, read_trace_column(spec, "ticktext")))
+            ticks = list(zip(values, texts, strict=False))
         elif self.kind == "category":
             ticks = [(float(i), name) for name, i in self.places.items()]
         else:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import re
 from html.parser import HTMLParser
@@ -24,7 +25,13 @@ from ctxkit._internal.chart_style import (
     TEXT_COLOUR,
     read_plotly_javascript,
 )
-from ctxkit.plots.chart import PAGE_TEXT_COLOUR, Chart, escape_plotly_label
+from ctxkit.plots.chart import (
+    PAGE_TEXT_COLOUR,
+    Chart,
+    apply_page_text_colours,
+    escape_plotly_label,
+    render_small_table,
+)
 from ctxkit.plots.label_placement_and_thinning import decimate_points
 from ctxkit.plots.plotly_axes_and_traces_as_numbers import choose_ticks, format_tick
 from ctxkit.plots.xy_figure import LimitLine, Trace, VerticalMark, XyDrawing
@@ -222,6 +229,24 @@ def test_the_text_twin_is_bounded():
     assert len(lines) == 2 + 1 + 12 + 1
     assert len(lines[0]) <= 120
     assert lines[-1] == "... and 87 more"
+
+
+def test_the_caption_of_a_table_is_bounded():
+    table = render_small_table(("a",), (("b",),), caption="c" * 999)
+    captions = re.findall(r"<caption[^>]*>([^<]*)</caption>", table)
+    assert [len(caption) for caption in captions] == [600]
+
+
+def test_colours_of_the_page_are_set_in_a_copy_of_the_figure():
+    bar = {"title": {"text": "usd"}, "tickfont": {"color": TEXT_COLOUR}}
+    trace = {"name": "tokens", "type": "scatter", "y": [1, 2], "colorbar": bar}
+    layout = {"title": {"text": "t"}, "font": {"color": TEXT_COLOUR}}
+    figure = {"data": [trace], "layout": layout}
+    before = copy.deepcopy(figure)
+    once = apply_page_text_colours(figure)
+    assert once["data"][0]["name"] != "tokens"
+    assert figure == before
+    assert apply_page_text_colours(figure) == once
 
 
 def test_labels_keep_what_looks_like_markup_as_text():

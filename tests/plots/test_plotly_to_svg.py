@@ -115,6 +115,22 @@ def test_a_picture_stays_small(name):
     assert len(render_svg_html(go.Figure([trace] * 30))) < 700_000
 
 
+@pytest.mark.parametrize(
+    ("axis", "ticks"),
+    [
+        ({}, ["0", "1", "2", "3", "4"]),
+        ({"tickvals": [0, 3]}, ["0", "3"]),
+        ({"tickvals": [0, 3], "ticktext": ["none", "all"]}, ["none", "all"]),
+        ({"ticktext": ["none", "all"]}, ["0", "1", "2", "3", "4"]),
+        ({"tickvals": [0, 3, 9], "ticktext": ["none", "all", "more"]}, ["none", "all"]),
+    ],
+)
+def test_ticks_stand_where_the_axis_says_and_are_called_so(axis, ticks):
+    figure = {"data": [{"x": ["a", "b", "c", "d"], "y": [0, 3, 2, 4]}], "layout": {"yaxis": axis}}
+    texts = re.findall(r"<text[^>]*>([^<]*)</text>", render_svg_html(figure))
+    assert [text for text in texts if text not in {"a", "b", "c", "d"}] == ticks
+
+
 @pytest.mark.parametrize(("lines", "points"), [(1, 600), (40, 300), (400, 60)])
 def test_lines_share_the_points_of_a_picture(lines, points):
     values = np.random.default_rng(0).normal(size=2_000)
