@@ -123,6 +123,19 @@ def test_equal_rows_fold_and_the_record_stands_alone(found):
     assert max(map(display_width, text.split("\n"))) <= 80
 
 
+def test_settings_with_other_windows_have_rows_of_their_own():
+    rules = ["none", "adk", "fased:context_window=400000"]
+    made = ck.compare(SAMPLE, rules, loss=False, progress=False)
+    rows = {row[0].text: row for row in made.summary.rows}
+    # neither compacts, so both send the same prompts, but only one of them would be refused
+    assert rows["none, adk"][1].text == rows["fased"][1].text
+    peak = made.loc["none", "peak_tokens"]
+    assert rows["none, adk"][4].value == pytest.approx(peak / 48_000)
+    assert rows["fased"][4].value == pytest.approx(peak / 400_000)
+    assert rows["none, adk"][-1].text == "over window at call 211"
+    assert "over window" not in rows["fased"][-1].text
+
+
 def test_rules_set_to_a_larger_window_are_held_against_it():
     made = ck.compare(SAMPLE, ["fased:context_window=200000"], loss=False, progress=False)
     assert made["window_tokens"].tolist() == [48_000, 200_000]
