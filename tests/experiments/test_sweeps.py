@@ -152,6 +152,19 @@ def test_finished_runs_are_kept_and_not_made_again(tmp_path, monkeypatch):
     assert len(lines) == 2  # the third was refused
 
 
+def test_a_torn_last_line_does_not_swallow_the_next_run(tmp_path):
+    s, rules = small()
+    out = tmp_path / "runs.jsonl"
+    ck.sweep(s, rules[:1], out=out)
+    (first,) = out.read_bytes().splitlines()
+    out.write_bytes(first + b'\n{"torn": ')
+    ck.sweep(s, rules[:2], out=out)
+    kept, torn, new, end = out.read_bytes().split(b"\n")
+    assert (kept, torn, end) == (first, b'{"torn": ', b"")
+    assert json.loads(new)["rules"] == ck.sweep(s, rules[:2], out=out)["rules"].iloc[1]
+    assert out.read_bytes().count(b"\n") == 3  # a file that ends with a line gets no empty one
+
+
 def test_other_options_are_other_runs(tmp_path):
     s, rules = small()
     ck.sweep(s, rules[:1], out=tmp_path / "r.jsonl")
