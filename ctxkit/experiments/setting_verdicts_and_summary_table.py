@@ -245,11 +245,8 @@ def _window_share(peak: Any, window: Any, tone: str) -> Cell:
 
 def _interval_text(row: dict[Any, Any]) -> str:
     parts = []
-    if (
-        has_value(row["cost_low_usd"])
-        and has_value(row["cost_high_usd"])
-        and row["cost_low_usd"] < row["cost_high_usd"]
-    ):
+    # both ends are known, or neither
+    if has_value(row["cost_low_usd"]) and row["cost_low_usd"] < row["cost_high_usd"]:
         parts.append(
             f"{format_usd(row['cost_low_usd'])} to {format_usd(row['cost_high_usd'])} by what "
             "the cache"
