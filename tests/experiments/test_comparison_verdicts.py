@@ -7,6 +7,7 @@ import pytest
 import ctxkit as ck
 from ctxkit._internal.tables import display_width
 from ctxkit.experiments.setting_verdicts_and_summary_table import (
+    choose_setting_from_frame,
     find_pareto_rows,
     group_equal_rows,
     judge_settings,
@@ -33,6 +34,33 @@ def test_an_end_that_thrashes_is_called_both():
     assert said["pi"].word == "loses least; thrashes"
     assert said["claude_code"].tone == said["pi"].tone == "bad"
     assert "loses least; thrashes" in found._repr_html_()
+
+
+def test_the_best_fits_and_does_not_thrash_but_the_record_always_can_be():
+    import pandas as pd
+
+    columns = ("rules", "cost_usd", "needed_later_loss", "is_thrashing", "first_call_over_window")
+    frame = pd.DataFrame(
+        [
+            ("recorded", 3.0, 0.3, True, 7),
+            ("thrashing", 1.0, 0.1, True, None),
+            ("too large", 0.5, 0.0, False, 9),
+            ("lossy", 1.5, 0.4, False, None),
+            ("sound", 2.0, 0.2, False, None),
+            ("dear", 4.0, 0.0, False, None),
+        ],
+        columns=columns,
+    ).assign(error=None)
+
+    def names(rows, max_loss=None):
+        choice = choose_setting_from_frame(rows, max_loss)
+        return tuple(end.name for end in (choice.best, choice.cheapest, choice.loses_least))
+
+    assert names(frame) == ("sound", "thrashing", "dear")
+    assert names(frame, 0.4) == ("lossy", "thrashing", "dear")
+    assert names(frame[frame["rules"] != "sound"]) == ("recorded", "thrashing", "dear")
+    failed = frame.assign(error=[*[None] * 4, "ValueError", None])
+    assert names(failed) == ("recorded", "thrashing", "dear")
 
 
 def test_the_others_have_one_word(found):

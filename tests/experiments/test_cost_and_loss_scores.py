@@ -182,6 +182,7 @@ def test_a_comparison_begins_with_the_record_and_keeps_failures_as_rows():
     ]
     assert list(found.replays) == [r for r in found.index if pd.isna(found.loc[r, "error"])]
     assert type(found.head(2)) is pd.DataFrame
+    assert found.attrs["interrupted"] is False
 
 
 def test_rules_that_raise_are_a_row_that_says_why():
