@@ -26,7 +26,7 @@ from ctxkit.experiments.setting_choice_and_sweep_display import (
 from ctxkit.metrics.bootstrap_and_paired_tests import find_pareto_front
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable
 
 
 RECORDED_LABEL = "recorded"
@@ -59,6 +59,7 @@ _MAX_NAMES = 20
 _EQUAL_COLUMNS = (
     "prompt_tokens",
     "peak_tokens",
+    "window_tokens",
     "cost_usd",
     "compactions_n",
     "hidden_messages_n",
@@ -79,7 +80,7 @@ class SettingVerdict(NamedTuple):
 # exceeds the window; it thrashes; it is on the Pareto front of dollars and needed-later loss (both
 # minimised, only rows that fit); its cost differs from the record by more than real runs vary. Rows
 # with equal figures are one setting in effect (a trigger that never fires, for instance) and share
-# a row of the table, which keeps the verdict with most words.
+# a row of the table, with the verdict of the first, which is the one that `choose_setting` names.
 def judge_settings(frame: pd.DataFrame, max_loss: float | None = None) -> list[SettingVerdict]:
     """Return the verdict on each row of a frame of scores.
 
@@ -195,16 +196,10 @@ def make_summary_table(frame: pd.DataFrame, max_loss: float | None = None) -> Ta
     costs = [float(r["cost_usd"]) if has_value(r["cost_usd"]) else inf for r in rows]
     for group in sorted(group_equal_rows(frame), key=lambda g: costs[g[0]]):
         i = group[0]
-        verdict = verdicts[i] if len(group) == 1 else _merge_verdicts([verdicts[k] for k in group])
         table_rows.append(
-            _make_summary_row([names[k] for k in group], rows[i], verdict, recorded_usd)
+            _make_summary_row([names[k] for k in group], rows[i], verdicts[i], recorded_usd)
         )
     return Table(SUMMARY_HEADS, tuple(table_rows), legend=SUMMARY_LEGEND)
-
-
-def _merge_verdicts(verdicts: Iterable[SettingVerdict]) -> SettingVerdict:
-    """Return one verdict for rows with equal figures: the one with the most words."""
-    return max(verdicts, key=lambda v: (v.word.startswith("cheapest"), len(v.all)))
 
 
 def _make_summary_row(
@@ -250,11 +245,8 @@ def _window_share(peak: Any, window: Any, tone: str) -> Cell:
 
 def _interval_text(row: dict[Any, Any]) -> str:
     parts = []
-    if (
-        has_value(row["cost_low_usd"])
-        and has_value(row["cost_high_usd"])
-        and row["cost_low_usd"] < row["cost_high_usd"]
-    ):
+    # both ends are known, or neither
+    if has_value(row["cost_low_usd"]) and row["cost_low_usd"] < row["cost_high_usd"]:
         parts.append(
             f"{format_usd(row['cost_low_usd'])} to {format_usd(row['cost_high_usd'])} by what "
             "the cache"

@@ -7,6 +7,7 @@ import pytest
 import ctxkit as ck
 from ctxkit._internal.tables import display_width
 from ctxkit.experiments.setting_verdicts_and_summary_table import (
+    choose_setting_from_frame,
     find_pareto_rows,
     group_equal_rows,
     judge_settings,
@@ -33,6 +34,33 @@ def test_an_end_that_thrashes_is_called_both():
     assert said["pi"].word == "loses least; thrashes"
     assert said["claude_code"].tone == said["pi"].tone == "bad"
     assert "loses least; thrashes" in found._repr_html_()
+
+
+def test_the_best_fits_and_does_not_thrash_but_the_record_always_can_be():
+    import pandas as pd
+
+    columns = ("rules", "cost_usd", "needed_later_loss", "is_thrashing", "first_call_over_window")
+    frame = pd.DataFrame(
+        [
+            ("recorded", 3.0, 0.3, True, 7),
+            ("thrashing", 1.0, 0.1, True, None),
+            ("too large", 0.5, 0.0, False, 9),
+            ("lossy", 1.5, 0.4, False, None),
+            ("sound", 2.0, 0.2, False, None),
+            ("dear", 4.0, 0.0, False, None),
+        ],
+        columns=columns,
+    ).assign(error=None)
+
+    def names(rows, max_loss=None):
+        choice = choose_setting_from_frame(rows, max_loss)
+        return tuple(end.name for end in (choice.best, choice.cheapest, choice.loses_least))
+
+    assert names(frame) == ("sound", "thrashing", "dear")
+    assert names(frame, 0.4) == ("lossy", "thrashing", "dear")
+    assert names(frame[frame["rules"] != "sound"]) == ("recorded", "thrashing", "dear")
+    failed = frame.assign(error=[*[None] * 4, "ValueError", None])
+    assert names(failed) == ("recorded", "thrashing", "dear")
 
 
 def test_the_others_have_one_word(found):
@@ -121,6 +149,19 @@ def test_equal_rows_fold_and_the_record_stands_alone(found):
     assert "none, adk " in text
     assert "none, adk<" in found._repr_html_()
     assert max(map(display_width, text.split("\n"))) <= 80
+
+
+def test_settings_with_other_windows_have_rows_of_their_own():
+    rules = ["none", "adk", "fased:context_window=400000"]
+    made = ck.compare(SAMPLE, rules, loss=False, progress=False)
+    rows = {row[0].text: row for row in made.summary.rows}
+    # neither compacts, so both send the same prompts, but only one of them would be refused
+    assert rows["none, adk"][1].text == rows["fased"][1].text
+    peak = made.loc["none", "peak_tokens"]
+    assert rows["none, adk"][4].value == pytest.approx(peak / 48_000)
+    assert rows["fased"][4].value == pytest.approx(peak / 400_000)
+    assert rows["none, adk"][-1].text == "over window at call 211"
+    assert "over window" not in rows["fased"][-1].text
 
 
 def test_rules_set_to_a_larger_window_are_held_against_it():

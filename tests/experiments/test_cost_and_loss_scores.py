@@ -182,6 +182,7 @@ def test_a_comparison_begins_with_the_record_and_keeps_failures_as_rows():
     ]
     assert list(found.replays) == [r for r in found.index if pd.isna(found.loc[r, "error"])]
     assert type(found.head(2)) is pd.DataFrame
+    assert found.attrs["interrupted"] is False
 
 
 def test_rules_that_raise_are_a_row_that_says_why():
@@ -190,6 +191,7 @@ def test_rules_that_raise_are_a_row_that_says_why():
 
     found = ck.compare(talk(8), [broken, "pi"], loss=False)
     assert found["error"].tolist()[1] == "IndexError: out of range"
+    assert len(found.replays) == len(list(found.replays)) == 2  # the record, and pi
     assert found["prompt_tokens"].notna().tolist() == [True, False, True]
     assert "IndexError: out of range" in found.to_text()
 
@@ -199,6 +201,14 @@ def test_the_display_is_escaped_and_has_a_twin_in_text():
     assert "<b>x" not in found._repr_html_()
     assert "$" in found.to_text()
     assert "recorded trajectory" in " ".join(found.to_text(why=True).split())
+
+
+def test_the_display_names_the_session_by_its_title():
+    found = ck.compare(talk(8, id="s7", title="Mend the <parser>"), ["none"], loss=False)
+    assert "Mend the <parser>" in found.to_text().splitlines()
+    assert '<div title="id s7">Mend the &lt;parser&gt;</div>' in found._repr_html_()
+    # a frame that was made without the replays knows the id alone
+    assert "s7" in type(found)(pd.DataFrame(found)).to_text().splitlines()
 
 
 def test_every_cell_of_the_display_carries_the_figure_it_is_sorted_by():

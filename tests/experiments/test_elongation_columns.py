@@ -119,6 +119,16 @@ def test_a_difference_is_told_apart_only_beyond_the_floor():
     assert "against the record" in rows._repr_html_()
 
 
+def test_the_caption_names_the_longest_run_of_each_kind(monkeypatch):
+    calls = (("mask", 80), ("summary", 125), ("mask", 90), ("mask", 70), ("summary", 100))
+    runs = [run_elongation_from_studies.ClosedLoopRuns(kind, "rules", 100, n) for kind, n in calls]
+    rows = ck.compare(made(), RULES, loss=False, progress=False)
+    module = "ctxkit.experiments.rules_comparison_on_one_session"
+    monkeypatch.setattr(f"{module}.load_closed_loop_runs", lambda: runs)
+    kinds = "of mask (up to 0.90 times), summary (up to 1.25 times))"
+    assert kinds in " ".join(rows.caption.split())
+
+
 def test_real_sessions_have_bounds_around_each_cost(real):
     for name in ("claude-code/entire-7f78a542.jsonl",):
         rows = ck.compare(real / name, ["pi", "none", "strands"], loss=False, progress=False)

@@ -154,6 +154,47 @@ def test_a_model_is_asked_after_its_cost_was_said_and_not_without():
     )
 
 
+def test_the_cost_is_that_of_all_repeats_and_of_summaries_that_are_written():
+    from ctxkit.tokens import default_counter
+
+    said, ways = [], {"A": SummaryPromptCandidate("none"), "B": lambda _: "."}
+    with pytest.raises(RuntimeError):
+        exam(
+            talk(), ways, model="claude-sonnet-4-5", repeats=10, confirm=lambda s: _refuse(said, s)
+        )
+    # three ways, the recorded one with them, ten times each, and one summary
+    before = sum(default_counter().message(m) for m in talk().messages[:25])
+    prompt = before + 10 * 60
+    usd = (31 * prompt * 3 + 30 * 10 * 60 * 15) / 1e6  # $3 and $15 for a million tokens
+    assert said[0] == (
+        f"31 calls of claude-sonnet-4-5 with at most {prompt:,} tokens each, for at most"
+        f" ${usd:.2f}; the conversation is sent to that model."
+    )
+
+
+def test_a_model_is_called_by_its_name(monkeypatch):
+    made, asked = [], []
+
+    class Reader:
+        async def __call__(self, request, _emit):
+            asked.append(request)
+            return assistant(ports_of(request.messages))
+
+    monkeypatch.setattr(
+        "ctxkit.agent.models.model_factory.make_model",
+        lambda name, **_: made.append(name) or Reader(),
+    )
+    everything = "\n".join(m.text for m in talk().messages)
+    report = exam(talk(), {"all": lambda _: everything}, model="some/model", repeats=2)
+    assert [(r.name, r.right, r.noise) for r in report.results] == [
+        ("recorded", 0, 0),
+        ("all", 10, 0),
+    ]
+    assert made == ["some/model"]
+    assert len(asked) == 4
+    assert report.note.endswith("Shown does not mean understood. Asked: some/model.")
+
+
 def _refuse(said, sentence):
     said.append(sentence)
     raise RuntimeError

@@ -8,6 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import msgspec
 import pytest
 from builders import assistant, session, usage, user
 
@@ -94,6 +95,18 @@ def test_under_other_rules_later_sessions_are_replayed(tmp_path):
     fill(tmp_path, (40,))
     report = ck.experiments.forecasts(tmp_path)
     assert "replayed under none they cost" in report.to_text()
+
+
+def test_half_an_interval_in_the_file_is_no_interval(tmp_path):
+    fill(tmp_path, (40,))
+    line = {**json.loads(msgspec.json.encode(make_forecast(0))), "calls": {"middle": 7.0}}
+    both = {**line, "calls": {"middle": 7.0, "low": 4.0, "high": 9.0}}
+    ends = [{**line, "calls": {"middle": 7.0, end: 4.0}} for end in ("low", "high")]
+    lines = [json.dumps(x) for x in (both, line, *ends)]
+    (tmp_path / FILE_NAME).write_text("\n".join(lines))
+    table = ck.experiments.forecasts(tmp_path).table
+    assert [row[3].text for row in table.rows] == ["7 (4 to 9)", "7", "7", "7"]
+    assert [row[5].text for row in table.rows] == ["1 of 1", "", "", ""]
 
 
 def test_when_promises_rules_that_compact_at_its_trigger():

@@ -168,6 +168,26 @@ def test_compactions_of_what_was_not_read_are_left_out(store):
     assert (table.prompt_tokens > 0).all()
 
 
+def test_a_compaction_of_many_keeps_what_replaces_those_that_remain(store):
+    from msgspec.structs import replace
+
+    from ctxkit.session import Edit, Message, Text
+
+    session = talk(turns=6)
+    ids = [m.id for m in session.messages]  # 2 and 3 are the read of the store and its result
+    short = [Message(role="user", id=f"x{i}", parts=(Text(f"short {i}"),)) for i in (1, 3, 5)]
+    cut = Edit(kind="replaced", id="e", targets=(ids[1], ids[3], ids[5]), inserted=tuple(short))
+    gone = Edit(kind="replaced", id="g", targets=(ids[3],), inserted=(short[1],))
+    summary = Edit(kind="summarised", id="f", targets=(ids[2], ids[4]), inserted=(short[0],))
+    log = (*session.log[:8], cut, gone, summary, *session.log[8:])
+    session = replace(session, log=log)
+    pasted = _paste_session(session, session.messages[0], "all of it").session
+    first, second = pasted.edits
+    assert (first.targets, first.inserted) == ((ids[1], ids[5]), (short[0], short[2]))
+    # one summary stands for all of its targets, so it stays whole
+    assert (second.targets, second.inserted) == ((ids[4],), (short[0],))
+
+
 # -- real sessions -----------------------------------------------------------------------------------
 
 REAL = (

@@ -14,12 +14,16 @@ from experiments.test_cost_and_loss_scores import talk
 import ctxkit as ck
 from ctxkit.engine import run_replay
 from ctxkit.experiments import SCORE_COLUMN_NAMES
+from ctxkit.experiments.sweep_runs import resolve_settings
 from ctxkit.experiments.sweep_workers import (
+    BATCH_SECONDS,
+    BatchResult,
     NamedRules,
     RemainingSessionWork,
     SessionRunner,
     SweepScoreOptions,
     WorkPlan,
+    run_in_executor,
 )
 from ctxkit.policies import recorded_rules
 from ctxkit.presets import resolve_rules
@@ -152,6 +156,19 @@ def test_finished_runs_are_kept_and_not_made_again(tmp_path, monkeypatch):
     assert len(lines) == 2  # the third was refused
 
 
+def test_a_torn_last_line_does_not_swallow_the_next_run(tmp_path):
+    s, rules = small()
+    out = tmp_path / "runs.jsonl"
+    ck.sweep(s, rules[:1], out=out)
+    (first,) = out.read_bytes().splitlines()
+    out.write_bytes(first + b'\n{"torn": ')
+    ck.sweep(s, rules[:2], out=out)
+    kept, torn, new, end = out.read_bytes().split(b"\n")
+    assert (kept, torn, end) == (first, b'{"torn": ', b"")
+    assert json.loads(new)["rules"] == ck.sweep(s, rules[:2], out=out)["rules"].iloc[1]
+    assert out.read_bytes().count(b"\n") == 3  # a file that ends with a line gets no empty one
+
+
 def test_other_options_are_other_runs(tmp_path):
     s, rules = small()
     ck.sweep(s, rules[:1], out=tmp_path / "r.jsonl")
@@ -224,6 +241,51 @@ def test_a_worker_stays_with_its_session_and_helps_where_it_pays():
     assert len(settings) <= (len(other.remaining) + len(settings)) / 2 + 1
     other.remaining = other.remaining[:1]
     assert plan.next("a") is None
+
+
+def test_a_worker_takes_half_of_what_another_has_left():
+    plan = planned(31, run=1.5 * BATCH_SECONDS / (31 * 5))  # all of it takes 1.5 batches
+    (share,) = plan.shares
+    share.owner = "a"
+    assert len(plan.next("b")[1]) == 16
+    assert plan.next("b") is None  # the other 15 end before another could have begun
+    assert share.owner == "a"
+    assert len(plan.next("a")[1]) == 15
+
+
+def test_durations_are_those_of_runs_and_of_the_first_reading():
+    plan = planned(9)
+    (share,) = plan.shares  # of 5 calls
+    plan.learn(share, BatchResult([(), (), ()], (1, 1), first=1.3, rest=0.8, was_cached=False))
+    assert plan.run == pytest.approx(0.08)  # 0.4 s a run
+    assert plan.read == pytest.approx(0.18)  # 0.9 s more than a run
+    plan.learn(share, BatchResult([()], (1, 1), first=0.2, rest=0.0, was_cached=False))
+    plan.learn(share, BatchResult([(), ()], (1, 1), first=0.9, rest=0.3, was_cached=True))
+    assert plan.run == pytest.approx(((0.08 + 0.04) / 2 + 0.06) / 2)
+    assert plan.read == pytest.approx(0.18)  # a single run, or a cached session, does not tell
+    assert plan.seconds == pytest.approx(plan.run * 5 * 9)
+    plan.learn(share, BatchResult([(), ()], (1, 1), first=0.1, rest=0.3, was_cached=False))
+    assert plan.read == 0
+
+
+def test_work_is_small_where_a_reading_takes_longer():
+    plan = planned(9, run=0.05)  # 0.25 s a run
+    (share,) = plan.shares
+    assert [plan.is_small(share, n) for n in (0, 1)] == [True, False]
+    plan.read = 0.1  # 0.5 s a reading
+    assert [plan.is_small(share, n) for n in (1, 2, 3)] == [True, True, False]
+    assert not planned(9).is_small(share, 1)  # nothing is known
+
+
+def test_a_worker_ends_the_session_that_it_has_read():
+    settings = resolve_settings(ck.grid("pi", context_window=range(20_000, 30_000, 1000)))
+    tasks = [(0, talk(6), settings), (1, talk(5), settings)]
+    with ThreadPoolExecutor(1) as one:
+        batches = list(run_in_executor(tasks, one, SweepScoreOptions()))
+    places = [place for place, _ in batches]
+    assert places.count(0) > 1
+    assert places == sorted(places)
+    assert sum(len(rows) for _, rows in batches) == 20
 
 
 def test_whole_sessions_lie_ready_while_many_are_left():

@@ -86,6 +86,7 @@ def test_an_interrupt_keeps_what_is_done_and_leaves_no_worker(at_once, monkeypat
     with pytest.warns(UserWarning, match="The comparison was interrupted: 2 of 3 runs are done"):
         found = ck.compare(talk(5), ["pi", "none", "codex"])
     assert list(found.replays) == list(found.index) == ["recorded", "pi", "none"]
+    assert found.attrs["interrupted"] is True
     assert ended()
 
 

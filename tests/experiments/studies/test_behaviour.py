@@ -67,6 +67,44 @@ def test_a_policy_that_doubles_the_turns_is_found(tmp_path):
     assert rows.loc[("raw", "mask"), "usd"] == pytest.approx(rows.loc[("raw", "mask"), "turns"])
 
 
+def test_the_bill_of_a_mask_is_predicted_from_the_raw_runs(tmp_path):
+    """Tasks of 1 call, which give the first prompt, and of 21, of which a mask hides ten results."""
+    tokens_and_turns = {"raw": [(1_000, 1), (6_000, 21)], "mask": [(500, 1), (4_000, 30)]}
+    rows = [
+        {"experiment": NAMES[policy], "instance_id": f"t{i}-{copy}", "scaffold": "sweagent",
+         "cost": 0.01 * turns, "summary_count": 0, "turn_count": turns, "outcome": 0,
+         "mean_completion_tokens": 50, "mean_prompt_tokens": tokens}
+        for policy, runs in tokens_and_turns.items()
+        for i, (tokens, turns) in enumerate(runs)
+        for copy in range(2)
+    ]  # fmt: skip
+    pd.DataFrame(rows).to_csv(tmp_path / "runs.csv", index=False)
+    runs = studies.published_runs_and_tables.read_published_runs(tmp_path / "runs.csv")
+    (row,) = studies.policy_ratios_and_noise_floors.compare_policies(runs).to_dict("records")
+    # (6,000 - 1,000) / 10 = 500 tokens a call, 50 of the reply and 450 of the result; at calls 12
+    # to 21 one to ten results are lines of 12 tokens
+    predicted = 1_000 + 21 * 6_000 - 55 * (450 - 12)
+    recorded = 500 + 30 * 4_000
+    assert row["bill"] == pytest.approx(predicted / recorded)
+    assert row["prompt"] == pytest.approx((predicted / 22) / (recorded / 31))
+    assert (row["before"], row["after"], row["setting"]) == ("raw", "mask", "M=10")
+    assert (row["tasks"], row["family"]) == (4, "gemini")
+    assert row["turns"] == pytest.approx(31 / 22) == row["usd"]
+    assert row["each"] == pytest.approx((0 + 9 / 30) / 2)  # the median of 0, 0, 0.3 and 0.3
+
+
+def test_a_repeat_is_a_run_over_50_tasks_of_a_setting_that_ran_over_all(tmp_path):
+    small = "gemini-2.5-flash_maxiter_250-observation_masking-M_{}-verified_50"
+    names = [NAMES["mask"], small.format(10), small.format(72)]
+    row = {"instance_id": "t", "cost": 0.1, "summary_count": 0, "turn_count": 2,
+           "mean_completion_tokens": 50, "mean_prompt_tokens": 900, "outcome": 0}  # fmt: skip
+    rows = [{"experiment": name, **row, "scaffold": "openhands"} for name in names]
+    pd.DataFrame(rows).to_csv(tmp_path / "runs.csv", index=False)
+    frame = studies.published_runs_and_tables.read_published_runs(tmp_path / "runs.csv")
+    assert frame["setting"].tolist() == ["M=10", "M=10", "M=72"]
+    assert frame["repeat"].tolist() == [False, True, False]  # of M=72 there is one run alone
+
+
 def test_permuted_policies_show_nothing(tmp_path):
     frame = permuted(made(tmp_path, {"raw": 1.0, "mask": 2.0, "summary": 1.0}))
     found = studies.policy_ratios_and_noise_floors.compare_policies(frame).set_index(

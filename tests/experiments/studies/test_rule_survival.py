@@ -8,6 +8,9 @@ from pathlib import Path
 import pytest
 
 from ctxkit import studies
+from ctxkit.engine import run_replay
+from ctxkit.policies.rules_modifiers import keep_rules
+from ctxkit.presets import preset
 
 PAGE = Path(__file__).parents[3] / "docs" / "keep-rules.md"
 
@@ -50,6 +53,42 @@ def test_an_extractor_that_finds_nothing_is_noticed(monkeypatch):
         studies.user_rule_survival_and_human_labels.make_user_rule_conversations(1), ["claude_code"]
     ).to_dict("records")
     assert row["with_empty"] == row["kept_empty"] < 0.5
+    assert row["more_tokens"] == 0  # nothing is carried, so the prompts are the same
+
+
+def test_presets_that_keep_all_that_the_user_wrote_are_left_out():
+    module = studies.user_rule_survival_and_human_labels
+    talks = module.make_user_rule_conversations(1)
+    rows = module.compare_survival_with_keep_rules(talks, ["codex", "pi"])
+    assert rows["rules"].tolist() == ["pi"]  # Codex keeps the user's last 20,000 tokens
+    run = run_replay(talks[0].session, preset("codex", context_window=64_000))
+    assert len(run.compactions) > 0
+
+
+def test_shares_and_added_tokens_are_means_over_the_talks():
+    module = studies.user_rule_survival_and_human_labels
+    talks = module.make_user_rule_conversations(2)
+    (row,) = module.compare_survival_with_keep_rules(talks, ["pi"]).to_dict("records")
+    rules = preset("pi", context_window=64_000)
+    ratios, kept = [], []
+    for plain in (rules, rules.but(summariser=lambda _: module._write_empty_summary(None))):
+        totals = [
+            sum(int(run_replay(talk.session, r).prompts.sum()) for talk in talks)
+            for r in (plain, keep_rules(plain, 400))
+        ]
+        ratios.append(totals[1] / totals[0])
+        last_prompts = [
+            "\n".join(i.message.text for i in run_replay(talk.session, plain).sent(119))
+            for talk in talks
+        ]
+        kept.append(
+            sum(k in p for t, p in zip(talks, last_prompts, strict=True) for k in t.keys) / 30
+        )
+    assert row["more_tokens"] == pytest.approx(max(ratios) - 1)
+    assert row["more_tokens"] > 0
+    assert (row["kept_extract"], row["kept_empty"]) == pytest.approx(kept)
+    assert row["compactions_n"] == 1
+    assert row["lowest_with"] == row["with_extract"] == row["with_empty"] == 1
 
 
 @pytest.mark.long

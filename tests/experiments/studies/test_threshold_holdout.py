@@ -20,6 +20,21 @@ def test_developers_are_equal_for_equal_seeds():
     )
 
 
+def test_each_task_begins_with_a_request_of_the_user():
+    made = studies.forecast_and_threshold_holdout.make_developers(2, seed=1, sessions=2)
+    for session in (s for sessions in made.values() for s in sessions):
+        requests = [m for m in session.messages if m.role == "user"]
+        assert session.messages[0] is requests[0]
+        assert len(requests) >= 2
+        for task, request in enumerate(requests):
+            assert re.fullmatch(rf"Task {task}: mend src/\w+/\w+\.py\.", request.text)
+        times = [m.time for m in session.messages]
+        assert times == sorted(times)
+        # every request but the first follows a pause
+        places = [session.messages.index(r) for r in requests[1:]]
+        assert all(times[i] > times[i - 1] for i in places)
+
+
 def test_the_cache_is_that_of_the_documentation():
     sessions = [
         s for ss in studies.forecast_and_threshold_holdout.make_developers(5).values() for s in ss
