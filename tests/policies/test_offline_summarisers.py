@@ -71,6 +71,8 @@ def test_what_has_no_words_is_said_as_it_stands():
         ExtractiveSummariser().extract([user("y"), assistant("?")], 100) == "User: y\nAssistant: ?"
     )
     assert ExtractiveSummariser().extract([user("one long line " * 9)], 4) == "User: one long"
+    messages = iter([user("y"), assistant("?")])  # read once
+    assert ExtractiveSummariser().extract(messages, 100) == "User: y\nAssistant: ?"
 
 
 def test_a_large_passage_stays_quick_and_bounded():

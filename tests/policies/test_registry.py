@@ -65,3 +65,21 @@ def test_policies_of_other_packages_are_found_by_name(tmp_path, monkeypatch):
     assert len(registry.parse("clear | halve").parts) == 2
     with pytest.raises(UnknownName, match="'halve'"):
         registry.parse("halv")
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("words", "words"),
+        ("True", True),
+        ("none", None),
+        ("1_000", 1000),
+        ("2.5", 2.5),
+        ('"7"', "7"),
+        ("1.2.3", "1.2.3"),
+    ],
+)
+def test_the_value_of_a_setting_without_a_type_is_what_its_text_says(text, value):
+    settings = registry.parse_settings(f"a={text}", "it", {"a": ("object", None)})
+    assert settings == {"a": value}
+    assert type(settings["a"]) is type(value)
