@@ -156,6 +156,19 @@ def test_tests_that_reach_few_lines_run_first():
     assert runner.find_tests("ctxkit/errors.py", fault) == ["narrow", "wide"]
 
 
+def test_a_default_is_tried_by_the_tests_that_run_its_function():
+    """`used` reaches a line of the kit that names the function; `called` calls it from a test."""
+    text = make_map().texts["ctxkit/errors.py"].splitlines()
+    signature = next(n for n, s in enumerate(text, 1) if "overflow: bool = False" in s)
+    body = next(n for n, s in enumerate(text, 1) if "self.overflow, self.again" in s)
+    use = next(n for n, s in enumerate(text, 1) if "super().__init__(why, self.path, line)" in s)
+    fault = plant_fault("\n".join(text), signature, random.Random(1))
+    assert "def __init__" in fault.before
+    assert not fault.in_function
+    line_map = make_map(called=[body], used=[use], elsewhere=[use - 1])
+    assert set(Runner(line_map, 10).find_tests("ctxkit/errors.py", fault)) == {"called", "used"}
+
+
 def test_a_fault_is_noticed_only_by_a_test_that_passes_without_it(monkeypatch):
     """A test that fails anyway is left out: the others decide, and without others there is no test."""
 
