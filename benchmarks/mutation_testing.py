@@ -322,6 +322,7 @@ def main() -> int:
     )
     parser.add_argument("--keep", action="store_true", help="add the counts to docs/benchmarks.md")
     arguments = parser.parse_args()
+    os.environ.setdefault("CTXKIT_SEED", SEED)  # tests are collected and run with the same seed
     line_map = LineMap.load()
     line_map.filter_tests(
         collect_tests(t.partition("::")[0] for t in line_map.seconds).__contains__
@@ -336,7 +337,6 @@ def main() -> int:
     RESULTS.parent.mkdir(exist_ok=True)
     RESULTS.write_text("")
     os.chdir(ROOT)
-    os.environ.setdefault("CTXKIT_SEED", SEED)
     tempfile.tempdir = os.environ["TMPDIR"] = tempfile.mkdtemp(prefix="ctxkit-mutants-")
     load_libraries()
     try:

@@ -78,6 +78,7 @@ def test_a_default_is_a_constant_outside_a_function():
     [
         ("max(a, b)", 0),
         ("x = min(a, b)", 0),
+        ("with suppress(a, b): pass", 0),
         ("x = {'a', 'b'}", 0),
         ("frozenset(('a', 'b'))", 0),
         ("class A(Struct, frozen=True): pass", 0),
