@@ -36,7 +36,7 @@ OPERATORS: dict[type[ast.operator], type[ast.operator]] = {
     ast.Div: ast.Mult,
     ast.FloorDiv: ast.Mult,
 }
-WITHOUT_ORDER = {"max", "min", "union", "isinstance", "issubclass", "hypot"}
+WITHOUT_ORDER = {"max", "min", "union", "isinstance", "issubclass", "hypot", "suppress"}
 """Calls whose arguments are not swapped: their order has no meaning, or a swap breaks the call."""
 NOT_MUTATED = ("__all__", "__slots__")
 

@@ -14,6 +14,7 @@ docs/benchmarks.md (`benchmarks.mutation_scores`).
 from __future__ import annotations
 
 import argparse
+import ast
 import contextlib
 import importlib
 import importlib.machinery
@@ -183,6 +184,24 @@ def _run_child(tests: list[str], fault: tuple[str, str] | None, write_end: int) 
         os._exit(0)
 
 
+def find_body_lines(file: str, line: int) -> set[int]:
+    """Return the lines in the body of the function whose signature has a line; empty if none has.
+
+    A call from outside the kit, by a test alone, uses the default of a parameter, too.
+    """
+    functions = (
+        node
+        for node in ast.walk(ast.parse(read_text(file)))
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+    )
+    return {
+        n
+        for f in functions
+        if f.lineno <= line < f.body[0].lineno
+        for n in range(f.body[0].lineno, (f.end_lineno or 0) + 1)
+    }
+
+
 def cut_to_change(before: str, after: str, max_chars: int = 300) -> tuple[str, str]:
     """Cut two long statements to the part around the place at which they begin to differ."""
     pairs = zip(before, after, strict=False)
@@ -224,6 +243,7 @@ class Runner:
         tests = self.line_map.find_tests_of_lines(lines) if fault.in_function else set()
         if not tests:  # it runs on import
             tests = self.line_map.find_tests_of_names(fault.names, file)
+            tests |= self.line_map.find_tests_of_lines({file: find_body_lines(file, fault.line)})
             tests |= {t for t in self.line_map.seconds if t.startswith(TABLE_TESTS)}
         return sorted(tests, key=lambda t: (not t.startswith(TABLE_TESTS), self.reach_counts[t], t))
 
@@ -302,6 +322,7 @@ def main() -> int:
     )
     parser.add_argument("--keep", action="store_true", help="add the counts to docs/benchmarks.md")
     arguments = parser.parse_args()
+    os.environ.setdefault("CTXKIT_SEED", SEED)  # tests are collected and run with the same seed
     line_map = LineMap.load()
     line_map.filter_tests(
         collect_tests(t.partition("::")[0] for t in line_map.seconds).__contains__
@@ -316,7 +337,6 @@ def main() -> int:
     RESULTS.parent.mkdir(exist_ok=True)
     RESULTS.write_text("")
     os.chdir(ROOT)
-    os.environ.setdefault("CTXKIT_SEED", SEED)
     tempfile.tempdir = os.environ["TMPDIR"] = tempfile.mkdtemp(prefix="ctxkit-mutants-")
     load_libraries()
     try:

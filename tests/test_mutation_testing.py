@@ -78,6 +78,7 @@ def test_a_default_is_a_constant_outside_a_function():
     [
         ("max(a, b)", 0),
         ("x = min(a, b)", 0),
+        ("with suppress(a, b): pass", 0),
         ("x = {'a', 'b'}", 0),
         ("frozenset(('a', 'b'))", 0),
         ("class A(Struct, frozen=True): pass", 0),
@@ -154,6 +155,19 @@ def test_tests_that_reach_few_lines_run_first():
     runner = Runner(line_map, 10)
     fault = plant_fault(f"def f():{chr(10) * (line - 1)}    return 3", line, random.Random(1))
     assert runner.find_tests("ctxkit/errors.py", fault) == ["narrow", "wide"]
+
+
+def test_a_default_is_tried_by_the_tests_that_run_its_function():
+    """`used` reaches a line of the kit that names the function; `called` calls it from a test."""
+    text = make_map().texts["ctxkit/errors.py"].splitlines()
+    signature = next(n for n, s in enumerate(text, 1) if "overflow: bool = False" in s)
+    body = next(n for n, s in enumerate(text, 1) if "self.overflow, self.again" in s)
+    use = next(n for n, s in enumerate(text, 1) if "super().__init__(why, self.path, line)" in s)
+    fault = plant_fault("\n".join(text), signature, random.Random(1))
+    assert "def __init__" in fault.before
+    assert not fault.in_function
+    line_map = make_map(called=[body], used=[use], elsewhere=[use - 1])
+    assert set(Runner(line_map, 10).find_tests("ctxkit/errors.py", fault)) == {"called", "used"}
 
 
 def test_a_fault_is_noticed_only_by_a_test_that_passes_without_it(monkeypatch):

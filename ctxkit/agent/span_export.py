@@ -153,11 +153,11 @@ class SpanExporter:
     # -- the thread
 
     def _run_thread(self) -> None:
+        seconds: float | None = None
         while not self._closing:
-            self._wake.wait()
+            self._wake.wait(seconds)
             self._wake.clear()
-            if not self._send_new() and not self._closing:
-                self._wake.wait(_RETRY_SECONDS)
+            seconds = None if self._send_new() else _RETRY_SECONDS
         self._send_new()
 
     def _send_new(self) -> bool:

@@ -46,6 +46,15 @@ def test_usage_that_follows_an_ended_call_belongs_to_the_next_reply():
     assert replies[2].usage.prompt_tokens == 1200
 
 
+def test_another_message_id_begins_another_reply():
+    """A piece without an id, and the first id after such a piece, go on with the same reply."""
+    ids = (None, "m1", "m1", None, "m2")
+    pieces = [
+        piece(t, **({"messageId": i} if i else {})) for t, i in zip("abcde", ids, strict=True)
+    ]
+    assert [(m.role, m.text) for m in build(*pieces)] == [("assistant", "abcd"), ("assistant", "e")]
+
+
 def test_text_that_follows_an_announced_call_begins_a_reply():
     replies = build(ANNOUNCED, piece("Done."))
     assert [m.role for m in replies] == ["assistant", "tool", "assistant"]

@@ -97,6 +97,19 @@ def test_a_folder_is_kept_with_its_documents_as_text(base, tmp_path):
     assert library.list_files(".fuseraft/context/specs/sub") == [".fuseraft/context/specs/sub/b.md"]
 
 
+@pytest.mark.parametrize(
+    ("folder", "said"),
+    [("elsewhere/", "There is no folder "), (".ctxkit/context/n/", "There is nothing at ")],
+)
+def test_a_path_without_files_is_named_with_at_most_200_characters(base, tmp_path, folder, said):
+    library = add(base, write(tmp_path / "one.md", "1"), "n")
+    path = folder + "a" * 192
+    with pytest.raises(StoreError) as raised:
+        library.list_files(path)
+    named = path[:199] + "…"
+    assert str(raised.value) == f"{said}{named!r} in the context store."
+
+
 def test_the_same_name_again_takes_the_place_of_the_old_one(base, tmp_path):
     add(base, write(tmp_path / "one.md", "1"), "n")
     library = add(base, write(tmp_path / "two.md", "2"), "n")

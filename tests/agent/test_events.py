@@ -100,6 +100,27 @@ def test_budgets_warn_once_a_cycle_and_cut_over_with_fuserafts_payload():
     assert {"cumulative_input_tokens", "warn_at", "cutover_at"} <= set(warned[0])
     assert (warned[0]["warn_at"], warned[0]["cutover_at"]) == (1_000, 2_000)
     assert cut[0]["cutover_at"] == 2_000
+    # Each call has 600 tokens: two of them reach 1,000, four reach 2,000, in every cycle.
+    assert {e["cumulative_input_tokens"] for e in warned} == {1_200}
+    assert {e["cumulative_input_tokens"] for e in cut} == {2_400}
+
+
+@pytest.mark.parametrize(
+    ("log", "roles"),
+    [
+        ((assistant("ok"),), ["user", "assistant", "user"]),
+        ((user(), assistant("ok")), ["user", "assistant", "user"]),
+    ],
+)
+def test_a_user_message_that_is_put_first_is_an_event(log, roles):
+    """Anthropic's API refuses a prompt that begins with the model: a message is put before it."""
+    heard, model = [], Says(said("done"))
+    model.name = "claude-opus-5-5"
+    a = agent(at=session(*log), model=model, heard=heard)
+    run(a.turn("go on"))
+    assert [m.role for m in model.asked[0].messages] == roles
+    added = len(roles) - len(log) - 1
+    assert payloads(heard, "provider_guard") == [{"rule": "first_role", "n": 1}] * added
 
 
 @pytest.mark.parametrize("compacted", [False, True])

@@ -137,6 +137,19 @@ def test_a_large_result_goes_to_an_artifact_that_can_be_read(tmp_path):
         assert s.agent.tools["read_file"].run(name, start=100_000, end=100_000) == "row\n"
 
 
+def test_the_stub_of_a_large_result_has_its_size_and_its_first_words(tmp_path):
+    """30,000 rows of 9 characters with 29,999 line ends between them are 299,999 characters."""
+    rows = "\n".join(f"row {n:>5}" for n in range(30_000))
+    turn = (assistant("", tool_call("flood")), assistant("ok"))
+    with live(tmp_path, turn, tools=["files", tool(lambda: rows, name="flood")]) as s:
+        run(s.turn("go"))
+        stub = next(m.text for m in s.session.messages if m.role == "tool")
+    first, *_, last = stub.splitlines()
+    assert first.startswith("[result offloaded: 299,999 characters of flood are in ")
+    assert first.endswith(", 30,000 lines]")
+    assert last == "It begins: row     0"
+
+
 def test_an_unknown_tool_is_named(tmp_path):
     with pytest.raises(BadArguments, match="'shel'"):
         live(tmp_path, tools=["shel"])

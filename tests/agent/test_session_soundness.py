@@ -263,6 +263,17 @@ def test_a_summary_that_would_pass_a_limit_is_not_asked_for():
     assert not writer.asked
 
 
+def test_a_stopped_summariser_asks_for_no_further_summary():
+    loop, model = asyncio.new_event_loop(), Says()
+    log = History.start(make_log_from_session(session(user("x" * 400))))
+    write = ModelSummariser(model, loop, seconds=0.05)  # nothing runs the loop: it cannot answer
+    write.stop()
+    with pytest.raises(ModelError, match="The turn was stopped before the summary was written"):
+        write(SummariserInput(log, 1))
+    loop.close()
+    assert write.request_count == 0
+
+
 def test_a_turn_that_used_up_its_calls_leaves_a_compaction_by_hand_its_own():
     writer = Says(said("SUMMARY: the ids"))
     a = agent(said("one " * 900), said("two " * 900), limits=Limits(calls=1), summary_model=writer)

@@ -13,11 +13,11 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 
 import pytest
 from agent.test_live_session import live
-from builders import assistant
+from builders import assistant, user
 from waiting import HANG, wait_until
 
 import ctxkit as ck
-from ctxkit.agent import LiveEvent, get_script
+from ctxkit.agent import LiveEvent, get_script, span_export
 from ctxkit.agent.span_export import OtlpCollectorSettings, SpanExporter
 from ctxkit.errors import BadArguments
 
@@ -25,12 +25,13 @@ SECRET = "sk-ant-api03-" + "a1B2" * 20
 
 
 @contextmanager
-def collector(code=200, answers=None):
+def collector(code=200, answers=None, codes=()):
     """A collector on the loopback; it yields its address and the bodies that came.
 
-    It answers once the event `answers` is set, where there is one, and at its own end.
+    It answers once the event `answers` is set, where there is one, and at its own end. The first
+    requests get the status codes of `codes`, all others `code`.
     """
-    came = []
+    came, first_codes = [], list(codes)
 
     class Answers(BaseHTTPRequestHandler):
         def do_POST(self):
@@ -38,7 +39,7 @@ def collector(code=200, answers=None):
             came.append((self.path, dict(self.headers), data))
             if answers is not None:
                 answers.wait(HANG)
-            self.send_response(code)
+            self.send_response(first_codes.pop(0) if first_codes else code)
             self.send_header("Location", "http://127.0.0.1:9/")
             self.end_headers()
 
@@ -162,7 +163,7 @@ def test_a_collector_that_hangs_is_given_up_at_the_end(tmp_path):
 def test_nobody_there_is_told_once(tmp_path):
     said = []
     export = SpanExporter(
-        lambda: ck.Session(id="x", log=(assistant("a", "b"),)),
+        lambda: ck.Session(id="x", log=(assistant("a"),)),
         OtlpCollectorSettings(url="http://127.0.0.1:9", seconds=1),
         lambda kind, payload: said.append((kind, payload["error"])),
     )
@@ -172,6 +173,22 @@ def test_nobody_there_is_told_once(tmp_path):
     with pytest.warns(UserWarning, match="127.0.0.1:9/v1/traces"):
         export.close()
     assert [kind for kind, _ in said] == ["export_failed"]
+
+
+def test_a_failed_request_is_repeated_without_another_event(monkeypatch):
+    """Both failures are followed by another request after the wait; a success ends the repeats."""
+    monkeypatch.setattr(span_export, "_RETRY_SECONDS", 0.02)
+    session = ck.Session(id="x", log=(user(), assistant("a")))
+    with collector(codes=(500, 503)) as (url, came):
+        export = SpanExporter(lambda: session, OtlpCollectorSettings.of(url))
+        export.on_event(LiveEvent("turn_end", 0.0, 1, {}))
+        wait_until(lambda: export.sent == 1)
+        wait_until(lambda: not export.fault)
+        time.sleep(0.1)  # five waits
+        assert len(came) == 3
+        export.close()
+    assert len(came) == 4  # the last one has the span of the agent
+    assert len(spans_of(came[2:])) == 2
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from itertools import pairwise
 
 import pytest
@@ -157,6 +158,28 @@ def test_a_free_refusal_is_said_once():
     one, events, _ = talk(rules, None, turns=9)
     assert [e["outcome"] for e in ends(events)] == ["refused"]
     assert attempts(one.session)["kind"].tolist() == ["refused"]
+
+
+def test_a_refused_compaction_by_hand_names_the_last_refusal():
+    """Both the policy and its fallback are refused: the reason has the sizes of the fallback's."""
+    one = agent(said("one " * 9), said("two " * 9), heard=(events := []))
+    run(one.turn("first"))
+    run(one.turn("second"))
+    before = one.compactor.context.tokens
+    reasons = []
+    for more in ({}, {"fallback": _summary_of(8_000)}):
+        assert run(one.compact(_summary_of(4_000), **more)) == ()
+        reasons.append(ends(events)[-1]["reason"])
+    sizes = [re.fullmatch(r"not smaller: after it the prompt would have ([\d,]+) tokens, before it "
+                          r"([\d,]+) \(both as counted here\)", r).groups() for r in reasons]  # fmt: skip
+    after, was = [[int(n.replace(",", "")) for n in column] for column in zip(*sizes, strict=True)]
+    assert was == [before] * 2
+    assert after[1] - after[0] == 1_000  # 4,000 characters more
+    assert [e["outcome"] for e in ends(events)] == ["refused"] * 2
+
+
+def _summary_of(chars):
+    return Summary(keep_turns=1, summariser=lambda _: "x" * chars)
 
 
 async def _short():

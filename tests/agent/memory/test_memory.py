@@ -77,6 +77,27 @@ def test_a_file_that_a_person_wrote_is_read_and_kept_under_its_name(here):
     assert [p.name for p in folder.glob("*.md")] == ["MEMORY.md"]
 
 
+def test_an_entry_may_change_the_case_of_its_name_but_not_take_another_name(here):
+    for name in ("mine", "other"):
+        here.add(make_entry(name, f"About {name}."))
+    with pytest.raises(BadArguments, match="Another entry is called 'OTHER': choose another name"):
+        here.edit("mine", name="OTHER")
+    assert sorted(e.name for e in here.entries()) == ["mine", "other"]
+    assert here.edit("mine", name="Mine").name == "Mine"
+    assert here.edit("other", name="free", description="New.").description == "New."
+    assert sorted(e.name for e in here.entries()) == ["Mine", "free"]
+
+
+def test_of_two_entries_of_a_name_each_can_be_edited_but_not_given_the_name_again(here):
+    """A person can write a file of a name that is taken; only its name is refused after that."""
+    here.add(make_entry("mine", "Added."))
+    folder = here.folders[0].path
+    (folder / "typed.md").write_text("---\nname: mine\nguid: abcd1234\n---\nTyped")
+    assert here.edit("abcd1234", description="Changed.").description == "Changed."
+    with pytest.raises(BadArguments, match="Another entry is called 'mine'"):
+        here.edit("abcd1234", name="mine")
+
+
 @given(st.text(max_size=40), st.text(max_size=80), st.text(max_size=200))
 def test_any_entry_is_read_as_it_was_written(name, description, body):
     try:

@@ -162,6 +162,24 @@ def test_what_a_compaction_takes_is_promoted_told_and_audited(tmp_path, held):
         assert "memory_promoted" in lines
 
 
+def test_a_compaction_after_a_restore_is_promoted_too(tmp_path, held):
+    """Only compactions on the current path count as handled, not the one that was left."""
+    rules = Rules(policy=Summary(keep_turns=1), auto=False, counter=COUNT)
+    with opened(tmp_path, SessionMemory(held), rules=rules) as live:
+        heard = told(live, "memory_promoted")
+        for wish in (WISH, "Go on."):
+            run(live.turn(wish))
+        run(live.compact())
+        assert [e["why"] for e in heard] == ["compaction"]
+        live.restore(0)
+        assert live.session.edits == ()
+        run(live.turn("Never rename a column of the ledger."))
+        run(live.turn("Go on."))
+        run(live.compact())
+        assert [e["why"] for e in heard] == ["compaction"] * 2
+        assert "never-rename-column-the-ledger" in [e.name for e in held.entries()]
+
+
 def test_the_end_of_a_session_is_extracted_and_what_was_forgotten_stays_so(tmp_path, held):
     """F18: What a session leaves behind is taken at its end, for this folder."""
     with opened(tmp_path, SessionMemory(held)) as live:

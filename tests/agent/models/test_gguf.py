@@ -39,6 +39,7 @@ class Server:
     }
     fails: object = None
     pause = 0.0
+    finish_reason = "stop"
 
     def __init__(self, path, window, threads):
         self.words, self.at_once, self.most = 0, 0, 0
@@ -69,7 +70,9 @@ class Server:
                     }
                 ):
                     return
-            callback({"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]})
+            callback(
+                {"choices": [{"index": 0, "delta": {}, "finish_reason": Server.finish_reason}]}
+            )
             callback(
                 json.dumps({"choices": [], "usage": {"prompt_tokens": 7, "completion_tokens": 3}})
             )
@@ -112,6 +115,13 @@ def test_a_tool_call_is_named_and_its_step_not_shown(path, monkeypatch):
     reply = ask(LocalModel(path), heard.append)
     assert [(c.name, c.arguments) for c in reply.tool_calls] == [("look", {"path": "a"})]
     assert [(d.kind, d.text) for d in heard] == [("tool_call", "look")]
+
+
+def test_an_answer_that_the_limit_cuts_is_marked_so(path, monkeypatch):
+    """The chunks before the last one, and the usage after it, have no reason: it stays."""
+    assert ask(LocalModel(path)).stop == "stop"
+    monkeypatch.setattr(Server, "finish_reason", "length")
+    assert ask(LocalModel(path)).stop == "length"
 
 
 def test_one_file_is_loaded_once_for_any_number_of_sessions(path):

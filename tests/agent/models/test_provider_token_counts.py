@@ -84,6 +84,10 @@ def test_the_providers_own_endpoint_is_asked(name, end, path):
     sent = json.dumps(body)
     for word in ("Be brief.", "Read it.", "a.py", "x = 1", "read_file"):
         assert word in sent
+    (tool,) = body["tools"]
+    schema_key = "input_schema" if "anthropic" in name else "parameters"
+    assert (tool["name"], tool["description"]) == ("read_file", "Read.")
+    assert tool[schema_key] == {"type": "object"}
 
 
 @pytest.mark.parametrize(

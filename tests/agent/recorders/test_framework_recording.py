@@ -189,6 +189,15 @@ def test_a_failed_call_leaves_no_key(provider, monkeypatch):
     assert "planted-secret" not in repr(live.session.log)
 
 
+def test_the_error_of_a_failed_call_is_cut_to_1000_characters(provider):
+    provider.replies[:] = [RuntimeError("x" * 3_000)]
+    with ck.record("failed") as live, pytest.raises(Exception, match=r"x{3000}"):
+        talk(provider, "a")
+    (error,) = [m.text for m in live.session.messages if m.role == "assistant"]
+    assert len(error) == 1_000
+    assert error.endswith("xxx")
+
+
 @pytest.mark.skipif(not find_spec("smolagents"), reason="smolagents is not installed")
 def test_smolagents_is_recorded_with_its_tools(provider):
     from smolagents import LiteLLMModel, ToolCallingAgent, tool

@@ -346,6 +346,21 @@ def test_a_server_that_is_not_there_is_an_error_for_both():
     assert "ConnectError" in repr(live.session.calls[0].message)
 
 
+def test_the_error_of_a_request_without_a_response_is_cut_to_1000_characters():
+    import httpx
+
+    def fail(_):
+        raise httpx.ConnectError("x" * 3_000)
+
+    with (
+        ck.record("off") as live,
+        httpx.Client(transport=httpx.MockTransport(fail)) as client,
+        pytest.raises(httpx.ConnectError),
+    ):
+        client.post("http://127.0.0.1" + PATHS["chat"], json=next(chat_bodies()))
+    assert live.session.calls[0].message.text == "ConnectError: " + "x" * 986  # 14 + 986 characters
+
+
 def test_other_requests_pass_unheard():
     with wire("chat", Play(raw=b"{}")) as up, warnings.catch_warnings(record=True) as said:
         warnings.simplefilter("always")

@@ -299,6 +299,7 @@ def test_an_agent_that_died_takes_no_place():
             process_supervisor.list_descendants(agents[0]._child._process.pid)[0], signal.SIGKILL
         )
         wait_until(lambda: agents[0].end_reason)
+        assert agents[0].end_reason == "The agent 'stand-in' was ended by signal 9."
         opened(last)
     finally:
         for each in (*agents, last):
