@@ -242,6 +242,18 @@ def _make_turn(rng: random.Random, turn: int, request: str) -> list[Message]:
     ]
 
 
+_SURVIVAL_COLUMNS = [
+    "rules",
+    "compactions_n",
+    "kept_extract",
+    "with_extract",
+    "kept_empty",
+    "with_empty",
+    "lowest_with",
+    "more_tokens",
+]
+
+
 def compare_survival_with_keep_rules(
     talks: list[UserRuleConversation],
     names: list[str] | None = None,
@@ -260,18 +272,19 @@ def compare_survival_with_keep_rules(
         tokens: most tokens of the rules that are carried on.
 
     Returns:
-        One row per preset that removed messages of the user: `rules`, `compactions_n` (mean of a
-        talk), `kept_extract` and `kept_empty` (shares of all rules that the last prompt holds, by
-        the summary), `with_extract` and `with_empty` (the same with `keep_rules`), `lowest_with`
-        (of the worst talk with `keep_rules`), `more_tokens` (the largest relative change of all
-        prompt tokens, of both summaries).
+        One row per preset that removed messages of the user, which may be none: `rules`,
+        `compactions_n` (mean of a talk), `kept_extract` and `kept_empty` (shares of all rules that
+        the last prompt holds, by the summary), `with_extract` and `with_empty` (the same with
+        `keep_rules`), `lowest_with` (of the worst talk with `keep_rules`), `more_tokens` (the
+        largest relative change of all prompt tokens, of both summaries).
     """
     import pandas as pd
 
     every = (_measure_preset(name, talks, window, tokens) for name in names or _list_presets())
     rows = [row for row in every if row is not None]
+    frame = pd.DataFrame(rows, columns=_SURVIVAL_COLUMNS)
     order = ["kept_empty", "kept_extract"]
-    return pd.DataFrame(rows).sort_values(order, ignore_index=True, kind="stable")
+    return frame.sort_values(order, ignore_index=True, kind="stable")
 
 
 def _list_presets() -> list[str]:

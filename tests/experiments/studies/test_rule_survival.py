@@ -61,6 +61,8 @@ def test_presets_that_keep_all_that_the_user_wrote_are_left_out():
     talks = module.make_user_rule_conversations(1)
     rows = module.compare_survival_with_keep_rules(talks, ["codex", "pi"])
     assert rows["rules"].tolist() == ["pi"]  # Codex keeps the user's last 20,000 tokens
+    none = module.compare_survival_with_keep_rules(talks, ["codex"])
+    assert (len(none), list(none)) == (0, list(rows))
     run = run_replay(talks[0].session, preset("codex", context_window=64_000))
     assert len(run.compactions) > 0
 
