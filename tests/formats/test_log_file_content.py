@@ -76,3 +76,16 @@ def test_what_is_too_large_is_refused(tmp_path: Path, monkeypatch: pytest.Monkey
         Source(tmp_path / "x").data  # noqa: B018
     with pytest.raises(ReadError, match="found a folder"):
         Source(tmp_path).data  # noqa: B018
+
+
+def test_the_first_bytes_of_a_large_file_say_whether_it_is_a_database(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A database may be larger than what is read whole, and a file below that limit is read whole."""
+    monkeypatch.setattr(log_file_content, "_SMALL_FILE_BYTES", 20)
+    (tmp_path / "x").write_bytes(b"SQLite format 3\0" + b"x" * 30)
+    assert len(Source(tmp_path / "x").data) == 46
+    monkeypatch.setattr(log_file_content, "MAX_FILE_BYTES", 46)
+    assert len(Source(tmp_path / "x").data) == 46
+    monkeypatch.setattr(log_file_content, "MAX_FILE_BYTES", 45)
+    assert Source(tmp_path / "x").is_database
