@@ -189,3 +189,24 @@ def test_a_request_that_was_cancelled_says_by_whom(tmp_path: Path, reason: str, 
     session = task(tmp_path / "t", talk, [request(after=-1, tokensIn=5, cancelReason=reason)])
     reply = session.messages[1]
     assert (reply.stop, reply.is_error) == (stop, stop == "error")
+
+
+def test_a_task_has_the_model_of_its_first_reply_and_the_time_of_its_first_message(tmp_path: Path):
+    """Two windows: one names a model where the history has none, one leaves it to the history."""
+    second = 1_770_000_000
+    talk = [
+        said("user", "go"),
+        said("assistant", "a", ts=1_000 * second),
+        said("user", "on", ts=1_000 * (second + 5)),
+        said("assistant", "b", modelInfo={"modelId": "m-2"}),
+    ]
+    session = task(tmp_path / "t", talk, [])
+    assert (session.model, session.started) == ("m-2", second)
+    assert [m.model for m in session.messages] == [None, None, None, "m-2"]
+    named = {**request(after=-1, tokensIn=5), "modelInfo": {"modelId": "m-1"}}
+    window = [{"say": "text", "text": "w" * 201}, named, request(after=1, tokensIn=6)]
+    session = task(tmp_path / "u", talk, window)
+    assert [m.model for m in session.messages] == [None, "m-1", None, "m-2"]
+    assert (session.model, session.title, session.product) == ("m-1", "w" * 200, "cline")
+    roo = request(after=-1, tokensIn=5, apiProtocol="anthropic")
+    assert task(tmp_path / "r", talk, [roo]).product == "roo"

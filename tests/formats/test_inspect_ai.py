@@ -11,7 +11,7 @@ import pytest
 
 import ctxkit as ck
 from ctxkit.errors import ReadError
-from ctxkit.formats import Source, read_source
+from ctxkit.formats import Source, get_reader, read_source
 from ctxkit.formats.inspect_ai import parse_inspect_usage
 
 
@@ -118,6 +118,24 @@ def test_an_unfinished_archive_is_read_by_its_samples():
         zipped(_journal__start={"eval": {"model": "m"}}, samples__1_epoch_1={"messages": []})
     )
     assert s.model == "m"
+
+
+@pytest.mark.parametrize(
+    ("source", "reason"),
+    [
+        (zipped(header={"eval": {}, "status": "success"}), ""),
+        (Source("x.eval", b'{"eval": {}, "status": "error", "samples": []}'), ""),
+        (
+            zipped(samples__1_epoch_1=b'{"messages": '),
+            " member 'samples/1_epoch_1.json': Input data was truncated.",
+        ),
+    ],
+)
+def test_a_log_without_samples_is_refused_with_the_reason(source, reason):
+    with pytest.raises(ReadError) as raised:
+        get_reader("inspect-ai").read(source)
+    assert raised.value.why == f"the log has no samples.{reason}"
+    assert str(raised.value.path) == "x.eval"
 
 
 def test_a_bomb_is_refused_before_it_is_unpacked():

@@ -11,7 +11,7 @@ from source_builders import source, texts
 import ctxkit as ck
 from ctxkit.errors import ReadError
 from ctxkit.formats import pi
-from ctxkit.session import Usage
+from ctxkit.session import Thinking, Usage
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -268,3 +268,21 @@ def test_marks_of_ai_are_kept_and_say_what_the_user_sees() -> None:
     seen = ck.metrics.audience(s)
     assert seen["user_sees"].tolist() == [True, True, False, True]
     assert seen["agent_sees"].tolist() == [True, False, True, True]
+
+
+@pytest.mark.parametrize(
+    ("raw", "thinking"),
+    [
+        ({"thinking": "Hm.", "thinkingSignature": "s" * 64}, Thinking("Hm.", "s" * 64)),
+        ({"thinking": "Hm.", "thinkingSignature": "s" * 65}, Thinking("Hm.", "s" * 65, hidden=65)),
+        ({"thinkingSignature": "", "redacted": True}, Thinking("", redacted=True)),
+    ],
+)
+def test_thinking_has_its_signature_and_the_size_of_a_sealed_one(
+    raw: dict[str, Any], thinking: Thinking
+) -> None:
+    """A signature of at most 64 characters is an id; a longer one is sealed reasoning."""
+    reply = said("a", None, "", "assistant", usage=ZERO)
+    reply["message"]["content"] = [{"type": "thinking", **raw}]
+    (session,) = pi.read(source(HEAD, reply))
+    assert session.messages[0].parts == (thinking,)
