@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 XML = "I look.\n<read_file>\n<path>a.py</path>\n</read_file>"
 
 
-def task(folder: Path, talk: list[Any], window: list[Any] | None = None) -> ck.Session:
+def task(folder: Path, talk: Any, window: list[Any] | None = None) -> ck.Session:
     folder.mkdir(exist_ok=True)
     (folder / "api_conversation_history.json").write_text(json.dumps(talk))
     if window is not None:
@@ -210,3 +210,10 @@ def test_a_task_has_the_model_of_its_first_reply_and_the_time_of_its_first_messa
     assert (session.model, session.title, session.product) == ("m-1", "w" * 200, "cline")
     roo = request(after=-1, tokensIn=5, apiProtocol="anthropic")
     assert task(tmp_path / "r", talk, [roo]).product == "roo"
+
+
+def test_a_task_whose_history_is_no_list_is_refused_with_its_folder(tmp_path: Path):
+    with pytest.raises(ck.ReadError) as raised:
+        task(tmp_path / "t", {"messages": []})
+    assert raised.value.why == "expected a list of messages in api_conversation_history.json."
+    assert raised.value.path == str(tmp_path / "t")
