@@ -153,8 +153,9 @@ def test_a_large_packed_log_is_streamed_and_a_large_bomb_is_not(
     monkeypatch.setattr(log_file_content, "LARGE_FILE_BYTES", 16)
     monkeypatch.setattr(log_file_content, "MAX_FILE_BYTES", 1 << 16)
     monkeypatch.setattr(log_file_content, "MAX_RATIO", 2)
-    with pytest.raises(ReadError, match="grows beyond 65,536 bytes: refused as a bomb"):
+    with pytest.raises(ReadError, match="grows beyond 65,536 bytes: refused as a bomb") as raised:
         packed(tmp_path / "x.jsonl")
+    assert raised.value.path == str(tmp_path / "x.zst")
     monkeypatch.setattr(log_file_content, "MAX_RATIO", 400)
     assert packed(tmp_path / "x.jsonl").log == ck.read(tmp_path / "x.jsonl").log
 

@@ -123,6 +123,8 @@ def test_a_compaction_by_size_has_what_its_event_has():
 def test_a_log_without_calls_has_whole_turns():
     s = read(RUN_EVENTS)
     assert [m.kind for m in s.messages] == ["turn"] * 4
+    calls = [[(c.name, c.raw) for c in m.tool_calls] for m in s.messages]
+    assert calls == [[("shell_run", "make")]] * 4
     assert [m.usage.prompt_tokens for m in s.messages] == [1_000, 2_000, 3_000, 4_000]
     assert [m.turn for m in s.view()] == [2, 3]
     assert s.edits[0].kind == "dropped"

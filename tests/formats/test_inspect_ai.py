@@ -13,6 +13,7 @@ import ctxkit as ck
 from ctxkit.errors import ReadError
 from ctxkit.formats import Source, get_reader, read_source
 from ctxkit.formats.inspect_ai import parse_inspect_usage
+from ctxkit.session import Message, Text
 
 
 def zipped(**members: object) -> Source:
@@ -140,8 +141,18 @@ def test_a_log_without_samples_is_refused_with_the_reason(source, reason):
 
 def test_a_bomb_is_refused_before_it_is_unpacked():
     bomb = zipped(samples__1_epoch_1=b'{"messages": "' + b"x" * (8 << 20) + b'"}')
-    with pytest.raises(ReadError, match="bomb"):
+    with pytest.raises(ReadError, match="bomb") as raised:
         read_source(bomb)
+    assert raised.value.path == "x.eval"
+
+
+def test_a_written_sample_has_the_first_question_as_its_input(tmp_path):
+    parts = {role: (Text(f"from {role}"),) for role in ("system", "user", "assistant")}
+    log = tuple(Message(role=role, id=role, parts=p) for role, p in parts.items())
+    for entries, asked in ((log, "from user"), (log[::2], "")):
+        ck.write(ck.Session(id="s", log=entries), tmp_path / "s.json", format="inspect")
+        (sample,) = json.loads((tmp_path / "s.json").read_bytes())["samples"]
+        assert (sample["id"], sample["input"], sample["target"]) == ("s", asked, "")
 
 
 def test_a_member_of_an_unknown_compression_is_named():
