@@ -93,3 +93,24 @@ def test_the_first_bytes_of_a_large_file_say_whether_it_is_a_database(
     assert len(Source(tmp_path / "x").data) == 46
     monkeypatch.setattr(log_file_content, "MAX_FILE_BYTES", 45)
     assert Source(tmp_path / "x").is_database
+
+
+@pytest.mark.parametrize(
+    ("error", "why"),
+    [
+        (PermissionError(13, "no"), "the file may not be read: check its permissions."),
+        (OSError(5, "Input/output error"), "the file could not be opened (Input/output error)."),
+        (ValueError("null byte"), "the file could not be opened (ValueError)."),
+    ],
+)
+def test_a_file_that_cannot_be_opened_is_named_with_the_reason(
+    error: Exception, why: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> None:
+        raise error
+
+    monkeypatch.setattr(type(tmp_path), "open", fail)
+    (path := tmp_path / "x").touch()
+    with pytest.raises(ReadError) as raised:
+        Source(path).data  # noqa: B018
+    assert (raised.value.why, raised.value.path) == (why, str(path))
