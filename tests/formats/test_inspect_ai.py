@@ -153,6 +153,11 @@ def test_a_written_sample_has_the_first_question_as_its_input(tmp_path):
         ck.write(ck.Session(id="s", log=entries), tmp_path / "s.json", format="inspect")
         (sample,) = json.loads((tmp_path / "s.json").read_bytes())["samples"]
         assert (sample["id"], sample["input"], sample["target"]) == ("s", asked, "")
+        (choice,) = sample["output"]["choices"]
+        assert choice["message"]["content"] == "from assistant"
+    ck.write(ck.Session(id="s", log=log[:2]), tmp_path / "s.json", format="inspect")
+    (sample,) = json.loads((tmp_path / "s.json").read_bytes())["samples"]
+    assert sample["output"] == {"model": "unknown", "choices": []}
 
 
 def test_a_member_of_an_unknown_compression_is_named():

@@ -286,3 +286,22 @@ def test_thinking_has_its_signature_and_the_size_of_a_sealed_one(
     reply["message"]["content"] = [{"type": "thinking", **raw}]
     (session,) = pi.read(source(HEAD, reply))
     assert session.messages[0].parts == (thinking,)
+
+
+@pytest.mark.parametrize(
+    ("ended", "latency"),
+    [
+        ("2026-01-01T00:00:01.234567Z", 1.235),
+        ("2026-01-01T00:00:00.000Z", 0.0),
+        ("2025-12-31T23:59:59.999Z", None),
+        ("2026-01-01T23:59:59.999Z", 86_399.999),
+        ("2026-01-02T00:00:00.000Z", None),
+    ],
+)
+def test_the_latency_of_a_reply_is_in_milliseconds_and_less_than_a_day(
+    ended: str, latency: float | None
+) -> None:
+    """The message has the time at which its request began: the first moment of 2026."""
+    reply = said("a", None, "Hi.", "assistant", usage=ZERO, timestamp=1_767_225_600_000)
+    (session,) = pi.read(source(HEAD, reply | {"timestamp": ended}))
+    assert session.messages[0].latency == latency
