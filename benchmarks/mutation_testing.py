@@ -53,6 +53,8 @@ TABLE_TESTS = (
     "tests/metrics/frames/test_column_tables.py::test_each_field_of_a_column",
 )
 """Prefixes of the ids of tests that read constants and defaults without naming them."""
+COLLECTION = "collection of "
+"""What stands before the file where pytest failed to import it."""
 MAX_BYTES = 3 << 30
 """Memory limit of a run with a fault."""
 START_SECONDS = 60.0
@@ -102,7 +104,7 @@ class _Reporter:
 
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
         if report.failed and not self.failed:
-            self.failed = f"collection of {report.nodeid}"
+            self.failed = COLLECTION + report.nodeid
 
 
 def draw_faults(line_map: LineMap, package: str, count: int, seed: int) -> list[tuple[str, Fault]]:
@@ -228,10 +230,11 @@ class Runner:
         verdict, failed_test, ran = "equivalent" if is_equivalent else "no test", "", 0
         if tests:
             verdict, failed_test, ran = self._run(file, fault, first_tests)
-        if verdict == "survived" and len(tests) > len(first_tests):
+        if verdict in {"survived", "no test"} and len(tests) > len(first_tests):
             rest = [t for t in tests if t not in set(first_tests)]
-            verdict, failed_test, rest_ran = self._run(file, fault, rest, self.seconds)
-            ran += rest_ran
+            rest_verdict, failed_test, rest_ran = self._run(file, fault, rest, self.seconds)
+            if rest_verdict != "no test":  # else the first tests decide
+                verdict, ran = rest_verdict, ran + rest_ran
         return Outcome(
             package, number, file, fault.line, fault.kind,
             before, after, verdict, failed_test, len(tests), ran, round(time.time() - start, 1),
@@ -258,7 +261,10 @@ class Runner:
     def _run(
         self, file: str, fault: Fault, tests: list[str], seconds: float | None = None
     ) -> tuple[str, str, int]:
-        """Run tests until one fails that passes without the fault; leave out others that fail."""
+        """Run tests until one fails that passes without the fault; leave out others that fail.
+
+        Where a file of tests cannot be imported, all its tests fail.
+        """
         while tests:
             needed = START_SECONDS + 3 * sum(self.line_map.seconds[t] for t in tests)
             allowed = min(needed, START_SECONDS + (seconds or needed))
@@ -267,17 +273,25 @@ class Runner:
                 return "survived so far", "", 0
             if verdict != "noticed" or self.passes_without_fault(failed_test, tests):
                 return verdict, failed_test, passed
-            if failed_test not in tests:
+            failed_file = failed_test.removeprefix(COLLECTION) + "::"
+            rest = [t for t in tests if t != failed_test and not t.startswith(failed_file)]
+            if len(rest) == len(tests):
                 break
-            tests = [t for t in tests if t != failed_test]
+            tests = rest
         return "no test", "", 0
 
     def passes_without_fault(self, failed_test: str, tests: list[str]) -> bool:
-        """Return whether the test that noticed a fault, or all tests, pass without one."""
-        ids = [failed_test] if failed_test in self.reach_counts else tests
+        """Return whether what noticed a fault passes without one.
+
+        That is a test, the import of a file of tests, or (where the process ended) all tests.
+        """
+        if failed_test.startswith(COLLECTION):
+            ids = ["--collect-only", failed_test.removeprefix(COLLECTION)]
+        else:
+            ids = [failed_test] if failed_test in self.reach_counts else tests
         key = "\n".join(ids)
         if key not in self.known_passes:
-            allowed = START_SECONDS + 5 * sum(self.line_map.seconds[t] for t in ids)
+            allowed = START_SECONDS + 5 * sum(self.line_map.seconds.get(t, 0) for t in ids)
             self.known_passes[key] = run_in_fork(ids, None, allowed)[0] == "survived"
         return self.known_passes[key]
 

@@ -144,6 +144,7 @@ def reads(data: bytes, format: str) -> bool:
     except ReadError as e:
         if e.__cause__ is not None:
             raise AssertionError(f"{format} let {e.__cause__!r} out") from e
+        assert e.path == "damaged", f"{format} does not name the file: {e}"  # noqa: PT017
         return False
     return True
 

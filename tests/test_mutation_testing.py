@@ -10,7 +10,7 @@ import sys
 import pytest
 
 from benchmarks.mutation_operators import plant_fault
-from benchmarks.mutation_testing import Runner, cut_to_change, draw_faults
+from benchmarks.mutation_testing import Runner, _Reporter, cut_to_change, draw_faults
 from benchmarks.tests_by_line import (
     ROOT,
     LineMap,
@@ -189,6 +189,46 @@ def test_a_fault_is_noticed_only_by_a_test_that_passes_without_it(monkeypatch):
     assert run_on_fault("broken", "sharp") == ("noticed", "sharp")
     assert run_on_fault("broken", "blind") == ("survived", "")
     assert run_on_fault("broken") == ("no test", "")
+    monkeypatch.setattr("benchmarks.mutation_testing.FIRST_TESTS", 1)
+    assert run_on_fault("blind", "broken") == ("survived", "")
+    assert run_on_fault("broken", "sharp") == ("noticed", "sharp")
+
+
+def test_a_fault_that_breaks_the_import_of_a_file_of_tests_is_noticed(monkeypatch):
+    """The file must be imported without the fault, whether or not one of its tests fails there."""
+
+    def run_in_fork(tests, fault, seconds):
+        files = {t.partition("::")[0] for t in tests}
+        broken_files = [
+            f for f in ("gone.py", "sharp.py") if f in files and (fault or f == "gone.py")
+        ]
+        if broken_files:
+            return "noticed", f"collection of {broken_files[0]}", 0
+        failed = [t for t in tests if t == "sharp.py::broken" and "--collect-only" not in tests]
+        return ("noticed", failed[0], 0) if failed else ("survived", "", len(tests))
+
+    monkeypatch.setattr("benchmarks.mutation_testing.run_in_fork", run_in_fork)
+    line = min(get_function_lines(make_map().texts["ctxkit/errors.py"]))
+    fault = plant_fault(f"def f():{chr(10) * (line - 1)}    return 3", line, random.Random(1))
+
+    def run_on_fault(*tests):
+        runner = Runner(make_map(**{t: [line] for t in tests}), 10)
+        outcome = runner.try_fault("errors", 0, "ctxkit/errors.py", fault)
+        return outcome.verdict, outcome.by
+
+    noticed = ("noticed", "collection of sharp.py")
+    assert run_on_fault("sharp.py::broken", "sharp.py::other") == noticed
+    assert run_on_fault("gone.py::a", "gone.py::b", "sharp.py::other") == noticed
+    assert run_on_fault("gone.py::a", "blind.py::a") == ("survived", "")
+    assert run_on_fault("gone.py::a") == ("no test", "")
+
+
+def test_the_failed_import_of_a_file_of_tests_is_reported_by_the_name_of_the_file(tmp_path):
+    (tmp_path / "test_import.py").write_text("raise ImportError\n\n\ndef test(): pass\n")
+    reporter = _Reporter()
+    arguments = ["-p", "no:cacheprovider", "-p", "no:nbval", f"{tmp_path}/test_import.py::test"]
+    pytest.main([*arguments, "--rootdir", str(tmp_path)], plugins=[reporter])
+    assert reporter.failed == "collection of test_import.py"
 
 
 def test_the_same_seed_draws_the_same_faults():

@@ -109,3 +109,20 @@ def test_a_response_alone_is_a_session() -> None:
     )
     assert reply.usage.prompt_tokens == 100
     assert not s.skipped
+
+
+@pytest.mark.parametrize(
+    ("request_fields", "is_anthropic"),
+    [
+        ({"system": "Be brief.", "model": "claude-x"}, True),
+        ({"system": "Be brief.", "model": "m", "max_tokens": 9}, True),
+        ({"system": "Be brief.", "model": "m"}, False),
+        ({"system": "Be brief.", "model": 1}, False),
+        ({"model": "claude-x", "max_tokens": 9}, False),
+    ],
+)
+def test_a_request_of_plain_text_is_known_by_its_system_prompt(
+    request_fields: dict[str, Any], is_anthropic: bool
+) -> None:
+    """Beside it the model is one of Anthropic's, or the field that its API requires is there."""
+    assert anthropic.sniff(document({"messages": [ASK], **request_fields})) == is_anthropic

@@ -161,6 +161,7 @@ def test_results_that_the_api_cleared_are_cleared(tmp_path):
         "clear_tool_uses_20250919",
         2,
     )
+    assert (edit.trigger, edit.details) == ("auto", {"cleared_input_tokens": 900})
     results = [m.text for m in s.view(-1) if m.role == "tool"]
     assert results[:2] == ["[cleared by the API]"] * 2
     assert results[2].startswith("body 3")

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 XML = "I look.\n<read_file>\n<path>a.py</path>\n</read_file>"
 
 
-def task(folder: Path, talk: list[Any], window: list[Any] | None = None) -> ck.Session:
+def task(folder: Path, talk: Any, window: list[Any] | None = None) -> ck.Session:
     folder.mkdir(exist_ok=True)
     (folder / "api_conversation_history.json").write_text(json.dumps(talk))
     if window is not None:
@@ -189,3 +189,31 @@ def test_a_request_that_was_cancelled_says_by_whom(tmp_path: Path, reason: str, 
     session = task(tmp_path / "t", talk, [request(after=-1, tokensIn=5, cancelReason=reason)])
     reply = session.messages[1]
     assert (reply.stop, reply.is_error) == (stop, stop == "error")
+
+
+def test_a_task_has_the_model_of_its_first_reply_and_the_time_of_its_first_message(tmp_path: Path):
+    """Two windows: one names a model where the history has none, one leaves it to the history."""
+    second = 1_770_000_000
+    talk = [
+        said("user", "go"),
+        said("assistant", "a", ts=1_000 * second),
+        said("user", "on", ts=1_000 * (second + 5)),
+        said("assistant", "b", modelInfo={"modelId": "m-2"}),
+    ]
+    session = task(tmp_path / "t", talk, [])
+    assert (session.model, session.started) == ("m-2", second)
+    assert [m.model for m in session.messages] == [None, None, None, "m-2"]
+    named = {**request(after=-1, tokensIn=5), "modelInfo": {"modelId": "m-1"}}
+    window = [{"say": "text", "text": "w" * 201}, named, request(after=1, tokensIn=6)]
+    session = task(tmp_path / "u", talk, window)
+    assert [m.model for m in session.messages] == [None, "m-1", None, "m-2"]
+    assert (session.model, session.title, session.product) == ("m-1", "w" * 200, "cline")
+    roo = request(after=-1, tokensIn=5, apiProtocol="anthropic")
+    assert task(tmp_path / "r", talk, [roo]).product == "roo"
+
+
+def test_a_task_whose_history_is_no_list_is_refused_with_its_folder(tmp_path: Path):
+    with pytest.raises(ck.ReadError) as raised:
+        task(tmp_path / "t", {"messages": []})
+    assert raised.value.why == "expected a list of messages in api_conversation_history.json."
+    assert raised.value.path == str(tmp_path / "t")

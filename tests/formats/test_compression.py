@@ -71,8 +71,9 @@ def test_several_logs_in_a_zip_are_not_taken_for_lines(tmp_path: Path):
 
 @pytest.mark.parametrize("how", PACKED)
 def test_a_bomb_is_refused_in_a_sentence(how: str):
-    with pytest.raises(ReadError, match="refused as a bomb"):
+    with pytest.raises(ReadError, match="refused as a bomb") as raised:
         read_source(Source("bomb", PACKED[how](b"\n" * 40_000_000)))
+    assert str(raised.value.path) == "bomb"
 
 
 def test_a_log_that_is_still_being_packed_is_read_as_far_as_it_is_whole(tmp_path: Path):
@@ -95,6 +96,7 @@ def test_only_read_errors_come_out_of_damaged_ones(how: str):
             read_source(Source("damaged", r.choice((flip, cut))(data, r) or b"{}"))
         except ReadError as e:
             assert e.__cause__ is None, e.__cause__  # noqa: PT017  the cause is told
+            assert e.path == "damaged", e  # noqa: PT017
 
 
 # -- large logs -------------------------------------------------------------------------------------------------------
@@ -151,8 +153,9 @@ def test_a_large_packed_log_is_streamed_and_a_large_bomb_is_not(
     monkeypatch.setattr(log_file_content, "LARGE_FILE_BYTES", 16)
     monkeypatch.setattr(log_file_content, "MAX_FILE_BYTES", 1 << 16)
     monkeypatch.setattr(log_file_content, "MAX_RATIO", 2)
-    with pytest.raises(ReadError, match="grows beyond 65,536 bytes: refused as a bomb"):
+    with pytest.raises(ReadError, match="grows beyond 65,536 bytes: refused as a bomb") as raised:
         packed(tmp_path / "x.jsonl")
+    assert raised.value.path == str(tmp_path / "x.zst")
     monkeypatch.setattr(log_file_content, "MAX_RATIO", 400)
     assert packed(tmp_path / "x.jsonl").log == ck.read(tmp_path / "x.jsonl").log
 

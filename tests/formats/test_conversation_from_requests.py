@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from ctxkit.formats.conversations_from_requests import ChatConversation
+from ctxkit.formats.conversations_from_requests import ChatConversation, merge_reply_items
+from ctxkit.session import Message, Text, Usage
 
 
 def user(text: str) -> dict:
@@ -44,3 +45,19 @@ def test_a_summary_that_a_later_request_repeats_is_one_message():
     assert [m.text for m in first.inserted] == ["a summary of a to c"]
     assert (second.kind, second.inserted) == ("dropped", ())
     assert len(second.targets) == 1
+
+
+def test_items_of_one_reply_are_one_message_with_the_last_usage_and_stop_reason():
+    def reply(text: str, **fields) -> Message:
+        return Message(role="assistant", id=text, parts=(Text(text),), **fields)
+
+    first, last = Usage(input_tokens=1), Usage(input_tokens=2)
+    asked = Message(role="user", id="u", parts=(Text("u"),))
+    items = [reply("a", stop="tool", usage=first), reply("b"), asked]
+    items += [reply("c", stop="tool", usage=first), reply("d", stop="stop", usage=last)]
+    merged = merge_reply_items(items)
+    assert [(m.text, m.stop, m.usage) for m in merged] == [
+        ("a\nb", "tool", first),
+        ("u", None, None),
+        ("c\nd", "stop", last),
+    ]

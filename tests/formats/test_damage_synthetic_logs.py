@@ -69,3 +69,4 @@ def test_only_read_errors_come_out_of_damaged_logs(logs: dict[str, list[bytes]],
             read(broken, name)
         except ReadError as e:
             assert "damaged" not in e.why, f"let {e.__cause__!r} out"  # noqa: PT017  the cause is told
+            assert e.path == "damaged", f"{name} does not name the file: {e}"  # noqa: PT017

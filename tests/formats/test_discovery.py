@@ -121,6 +121,15 @@ def test_a_tools_settings_say_for_how_long(tmp_path, tool, settings, days):
     assert found == days if days is not None else found is pd.NA
 
 
+def test_settings_are_read_up_to_their_largest_size(tmp_path, monkeypatch):
+    settings = b'{"cleanupPeriodDays": 90}'
+    put(tmp_path, ".claude/settings.json", settings)
+    put(tmp_path, ".claude/projects/-w/1.jsonl")
+    for max_bytes, days in ((len(settings), 90), (len(settings) - 1, 30)):
+        monkeypatch.setattr(log_discovery, "_MAX_SETTINGS_BYTES", max_bytes)
+        assert ck.discover(tmp_path)["keeps_days"].tolist() == [days]
+
+
 def test_the_places_of_today(tmp_path):
     put(tmp_path, ".codex/archived_sessions/rollout-a.jsonl.zst", b"\x28\xb5\x2f\xfd")
     put(tmp_path, ".local/share/opencode/opencode.db", b"SQLite format 3\0")

@@ -37,6 +37,38 @@ def test_a_sub_agents_calls_are_not_its_parents():
     )
     assert child.calls[0].message.tool_calls[0].name == "grep"
     assert child.messages[0].text == "Where is it used?"
+    assert child.id == "77d6be00/0"
+    assert child.details == {"outcome": "done"}
+    assert child.messages[-1].parts[1:] == (SizeOnly("text", chars=120),)
+
+
+def test_a_sub_agents_end_without_a_size_or_without_a_start_adds_nothing():
+    start = [event("sub_agent_start", query="Where?", mode="explore"), answer(1, 3_000, 40, 1)]
+    (child,) = read(lines(*start, event("sub_agent_end", second=2))).children
+    assert child.messages[-1].parts == (SizeOnly("reply", tokens=40),)
+    assert child.details == {}
+    session = read(lines(answer(1, 3_000, 40, 1), event("sub_agent_end", summary_chars=120)))
+    assert session.children == ()
+    assert session.messages[-1].parts == (SizeOnly("reply", tokens=40),)
+
+
+def test_a_sub_agent_whose_end_is_missing_ends_when_the_next_begins():
+    start = [event("sub_agent_start", query=q, mode="explore") for q in ("First?", "Second?")]
+    session = read(lines(event("user_input", 0, None, content="Go."), *start))
+    assert [(c.id, c.messages[0].text) for c in session.children] == [
+        ("77d6be00/0", "First?"),
+        ("77d6be00/1", "Second?"),
+    ]
+
+
+def test_sub_agents_that_work_at_the_same_time_have_ids_of_their_own():
+    start = [event("sub_agent_start", agent=a, query=a, mode="plan") for a in ("One", "Two")]
+    end = [event("sub_agent_end", agent=a, outcome="done") for a in ("Two", "One")]
+    session = read(lines(event("user_input", 0, None, content="Go."), *start, *end))
+    assert [(c.id, c.messages[0].text) for c in session.children] == [
+        ("77d6be00/1", "Two"),
+        ("77d6be00/0", "One"),
+    ]
 
 
 def test_a_call_has_what_was_announced_for_it():
@@ -62,11 +94,37 @@ def test_a_compaction_has_its_sizes():
         "manual",
         "the bug",
     )
+    assert (edit.method, edit.agent) == ("compaction", "Developer")
+
+
+def test_a_compaction_has_the_mode_as_method_and_the_reason_where_no_source_is():
+    mode = event("compaction", mode="window", reason="over the limit", turns_retained=1)
+    (edit,) = read(RUN_EVENTS[: RUN_EVENTS.rindex(b"\n", 0, -1) + 1] + lines(mode)).edits
+    assert (edit.method, edit.trigger) == ("window", "over the limit")
+
+
+def test_a_compaction_by_size_has_what_its_event_has():
+    sizes = {"before": 9, "after": 2, "tokens_before": 5_000, "tokens_after": 800}
+    done = event("compaction_end", trigger="auto", outcome="compacted", **sizes)
+    refused = [event("compaction_end", outcome=o) for o in ("nothing to do", None)]
+    session = read(lines(event("user_input", content="Go."), *refused, done))
+    (edit,) = session.edits
+    assert (edit.kind, edit.method, edit.trigger) == ("summarised", "compaction", "auto")
+    assert (edit.tokens_before, edit.tokens_after) == (5_000, 800)
+    assert edit.details == {"messages_before": 9, "messages_after": 2}
+    assert edit.inserted[0].parts == (SizeOnly("summary", tokens=800),)
+    assert [m.id for m in session.view()] == [edit.inserted[0].id]
+    assert session.skipped == {
+        "compaction: nothing to do": 1,
+        "compaction: without an outcome": 1,
+    }
 
 
 def test_a_log_without_calls_has_whole_turns():
     s = read(RUN_EVENTS)
     assert [m.kind for m in s.messages] == ["turn"] * 4
+    calls = [[(c.name, c.raw) for c in m.tool_calls] for m in s.messages]
+    assert calls == [[("shell_run", "make")]] * 4
     assert [m.usage.prompt_tokens for m in s.messages] == [1_000, 2_000, 3_000, 4_000]
     assert [m.turn for m in s.view()] == [2, 3]
     assert s.edits[0].kind == "dropped"

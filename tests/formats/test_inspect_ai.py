@@ -11,8 +11,9 @@ import pytest
 
 import ctxkit as ck
 from ctxkit.errors import ReadError
-from ctxkit.formats import Source, read_source
+from ctxkit.formats import Source, get_reader, read_source
 from ctxkit.formats.inspect_ai import parse_inspect_usage
+from ctxkit.session import Message, Text
 
 
 def zipped(**members: object) -> Source:
@@ -120,10 +121,43 @@ def test_an_unfinished_archive_is_read_by_its_samples():
     assert s.model == "m"
 
 
+@pytest.mark.parametrize(
+    ("source", "reason"),
+    [
+        (zipped(header={"eval": {}, "status": "success"}), ""),
+        (Source("x.eval", b'{"eval": {}, "status": "error", "samples": []}'), ""),
+        (
+            zipped(samples__1_epoch_1=b'{"messages": '),
+            " member 'samples/1_epoch_1.json': Input data was truncated.",
+        ),
+    ],
+)
+def test_a_log_without_samples_is_refused_with_the_reason(source, reason):
+    with pytest.raises(ReadError) as raised:
+        get_reader("inspect-ai").read(source)
+    assert raised.value.why == f"the log has no samples.{reason}"
+    assert str(raised.value.path) == "x.eval"
+
+
 def test_a_bomb_is_refused_before_it_is_unpacked():
     bomb = zipped(samples__1_epoch_1=b'{"messages": "' + b"x" * (8 << 20) + b'"}')
-    with pytest.raises(ReadError, match="bomb"):
+    with pytest.raises(ReadError, match="bomb") as raised:
         read_source(bomb)
+    assert raised.value.path == "x.eval"
+
+
+def test_a_written_sample_has_the_first_question_as_its_input(tmp_path):
+    parts = {role: (Text(f"from {role}"),) for role in ("system", "user", "assistant")}
+    log = tuple(Message(role=role, id=role, parts=p) for role, p in parts.items())
+    for entries, asked in ((log, "from user"), (log[::2], "")):
+        ck.write(ck.Session(id="s", log=entries), tmp_path / "s.json", format="inspect")
+        (sample,) = json.loads((tmp_path / "s.json").read_bytes())["samples"]
+        assert (sample["id"], sample["input"], sample["target"]) == ("s", asked, "")
+        (choice,) = sample["output"]["choices"]
+        assert choice["message"]["content"] == "from assistant"
+    ck.write(ck.Session(id="s", log=log[:2]), tmp_path / "s.json", format="inspect")
+    (sample,) = json.loads((tmp_path / "s.json").read_bytes())["samples"]
+    assert sample["output"] == {"model": "unknown", "choices": []}
 
 
 def test_a_member_of_an_unknown_compression_is_named():

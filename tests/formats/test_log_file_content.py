@@ -72,7 +72,45 @@ def test_lines_are_no_document() -> None:
 def test_what_is_too_large_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(log_file_content, "MAX_FILE_BYTES", 10)
     (tmp_path / "x").write_bytes(b"x" * 11)
-    with pytest.raises(ReadError, match="at most 10 are read"):
-        Source(tmp_path / "x").data  # noqa: B018
-    with pytest.raises(ReadError, match="found a folder"):
-        Source(tmp_path).data  # noqa: B018
+    for path, why in (
+        (tmp_path / "x", "the file has 11 bytes; at most 10 are read."),
+        (tmp_path, "expected a file, found a folder or device; ctxkit.read_all takes folders."),
+        (tmp_path / "gone", "there is no such file."),
+    ):
+        with pytest.raises(ReadError) as raised:
+            Source(path).data  # noqa: B018
+        assert (raised.value.why, raised.value.path) == (why, str(path))
+
+
+def test_the_first_bytes_of_a_large_file_say_whether_it_is_a_database(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A database may be larger than what is read whole, and a file below that limit is read whole."""
+    monkeypatch.setattr(log_file_content, "_SMALL_FILE_BYTES", 20)
+    (tmp_path / "x").write_bytes(b"SQLite format 3\0" + b"x" * 30)
+    assert len(Source(tmp_path / "x").data) == 46
+    monkeypatch.setattr(log_file_content, "MAX_FILE_BYTES", 46)
+    assert len(Source(tmp_path / "x").data) == 46
+    monkeypatch.setattr(log_file_content, "MAX_FILE_BYTES", 45)
+    assert Source(tmp_path / "x").is_database
+
+
+@pytest.mark.parametrize(
+    ("error", "why"),
+    [
+        (PermissionError(13, "no"), "the file may not be read: check its permissions."),
+        (OSError(5, "Input/output error"), "the file could not be opened (Input/output error)."),
+        (ValueError("null byte"), "the file could not be opened (ValueError)."),
+    ],
+)
+def test_a_file_that_cannot_be_opened_is_named_with_the_reason(
+    error: Exception, why: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> None:
+        raise error
+
+    monkeypatch.setattr(type(tmp_path), "open", fail)
+    (path := tmp_path / "x").touch()
+    with pytest.raises(ReadError) as raised:
+        Source(path).data  # noqa: B018
+    assert (raised.value.why, raised.value.path) == (why, str(path))

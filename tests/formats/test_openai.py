@@ -205,3 +205,10 @@ def test_a_compaction_by_a_call_of_its_own_keeps_user_messages_and_has_a_cost() 
     row = ck.frame(s, per="compaction").iloc[0]
     assert row["cost_usd"] == pytest.approx(40_000 * 2e-6 + 700 * 10e-6)
     assert row[["summary_tokens"]].isna().all()
+
+
+def test_records_without_a_request_are_refused_under_the_name_of_the_session() -> None:
+    with pytest.raises(ReadError) as raised:
+        openai.read_requests_as_one_conversation([{"a": 1}], "calls of today")
+    assert raised.value.path == "calls of today"
+    assert raised.value.why == "expected a request with messages, or a completion; found none."

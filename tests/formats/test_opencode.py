@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 
+import pytest
+
 import ctxkit as ck
-from ctxkit.formats import Source, read_source
+from ctxkit.formats import Source, opencode, read_source
 
 
 def message(n: int, role: str, *parts: dict, **more) -> dict:
@@ -96,3 +98,14 @@ def test_a_storage_folder_gives_main_sessions_with_their_subagents(tmp_path):
     assert [c.messages[0].text for c in s.children] == ["said 2"]
     assert len(ck.read_all(tmp_path, progress=False)) == 1
     assert ck.read(tmp_path / "session/proj/ses_2.json").messages[0].text == "said 2"
+
+
+def test_a_storage_without_sessions_is_refused(tmp_path):
+    for name in ("session/p", "message"):
+        (tmp_path / name).mkdir(parents=True)
+    assert not opencode.sniff_folder(tmp_path)
+    with pytest.raises(ck.ReadError, match="expected sessions in the folder") as raised:
+        opencode.read_folder(tmp_path)
+    assert raised.value.path == str(tmp_path)
+    (tmp_path / "session/p/ses_1.json").write_text("{}")
+    assert opencode.sniff_folder(tmp_path)

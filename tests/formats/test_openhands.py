@@ -94,6 +94,28 @@ def test_a_condensation_takes_the_events_it_forgets():
     assert s.messages[2].call_id == s.messages[1].tool_calls[0].id
 
 
+def test_a_command_that_still_runs_has_not_failed():
+    """OpenHands writes the exit code -1 until the command has ended."""
+
+    def observe(n: int, **observation) -> dict:
+        return act(n, kind="ObservationEvent", tool_name="terminal", observation=observation)
+
+    history = [
+        act(0, kind="MessageEvent", llm_message={"role": "user", "content": "do"}),
+        *(
+            observe(n, content="x", exit_code=code)
+            for n, code in enumerate((0, -1, -2, 1, None), 1)
+        ),
+        observe(6, content="x", exit_code=-1, is_error=True),
+        act(7, kind="AgentErrorEvent", error="no such tool"),
+    ]
+    (s,) = read_source(Source("o.jsonl", lines({"instance_id": "i", "history": history})))
+    results = [m for m in s.messages if m.role == "tool"]
+    assert [m.is_error for m in results] == [False, False, True, True, False, True, True]
+    assert [m.details.get("exit_code") for m in results] == [0, -1, -2, 1, None, -1, None]
+    assert results[-1].text == "no such tool"
+
+
 def test_older_histories_are_pairs():
     history = [
         [

@@ -11,7 +11,7 @@ from source_builders import source, texts
 import ctxkit as ck
 from ctxkit.errors import ReadError
 from ctxkit.formats import pi
-from ctxkit.session import Usage
+from ctxkit.session import Thinking, Usage
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -268,3 +268,40 @@ def test_marks_of_ai_are_kept_and_say_what_the_user_sees() -> None:
     seen = ck.metrics.audience(s)
     assert seen["user_sees"].tolist() == [True, True, False, True]
     assert seen["agent_sees"].tolist() == [True, False, True, True]
+
+
+@pytest.mark.parametrize(
+    ("raw", "thinking"),
+    [
+        ({"thinking": "Hm.", "thinkingSignature": "s" * 64}, Thinking("Hm.", "s" * 64)),
+        ({"thinking": "Hm.", "thinkingSignature": "s" * 65}, Thinking("Hm.", "s" * 65, hidden=65)),
+        ({"thinkingSignature": "", "redacted": True}, Thinking("", redacted=True)),
+    ],
+)
+def test_thinking_has_its_signature_and_the_size_of_a_sealed_one(
+    raw: dict[str, Any], thinking: Thinking
+) -> None:
+    """A signature of at most 64 characters is an id; a longer one is sealed reasoning."""
+    reply = said("a", None, "", "assistant", usage=ZERO)
+    reply["message"]["content"] = [{"type": "thinking", **raw}]
+    (session,) = pi.read(source(HEAD, reply))
+    assert session.messages[0].parts == (thinking,)
+
+
+@pytest.mark.parametrize(
+    ("ended", "latency"),
+    [
+        ("2026-01-01T00:00:01.234567Z", 1.235),
+        ("2026-01-01T00:00:00.000Z", 0.0),
+        ("2025-12-31T23:59:59.999Z", None),
+        ("2026-01-01T23:59:59.999Z", 86_399.999),
+        ("2026-01-02T00:00:00.000Z", None),
+    ],
+)
+def test_the_latency_of_a_reply_is_in_milliseconds_and_less_than_a_day(
+    ended: str, latency: float | None
+) -> None:
+    """The message has the time at which its request began: the first moment of 2026."""
+    reply = said("a", None, "Hi.", "assistant", usage=ZERO, timestamp=1_767_225_600_000)
+    (session,) = pi.read(source(HEAD, reply | {"timestamp": ended}))
+    assert session.messages[0].latency == latency

@@ -13,7 +13,7 @@ from source_builders import document, source
 
 import ctxkit as ck
 from ctxkit.errors import BadArguments, ReadError, UnknownFormat
-from ctxkit.formats import reading
+from ctxkit.formats import Source, get_reader, read_source, reading
 from ctxkit.formats import registry as room
 
 if TYPE_CHECKING:
@@ -256,3 +256,28 @@ def test_reading_loads_no_frame_library() -> None:
         ).stdout
         == "[]\n"
     )
+
+
+def test_a_file_of_two_sessions_is_refused_with_its_path(tmp_path: Path) -> None:
+    event = '{"ts":"2026-01-01T00:00:00Z","session":"%s","event_type":"user_input","payload":{}}\n'
+    (path := tmp_path / "events.jsonl").write_text(event % "a" + event % "b")
+    with pytest.raises(ReadError) as raised:
+        ck.read(path, format="fuseraft-events")
+    assert raised.value.path == str(path)
+    assert raised.value.why == (
+        "expected one session, found 2 sessions: ctxkit.read_all reads them all."
+    )
+
+
+def test_the_error_of_a_reader_is_named_with_the_file(monkeypatch: pytest.MonkeyPatch) -> None:
+    error = LookupError("a secret of the file")
+
+    def fail(_: Source) -> None:
+        raise error
+
+    reader = get_reader("hermes")
+    monkeypatch.setattr(reader, "read", fail)
+    with pytest.raises(ReadError) as raised:
+        read_source(Source("x.json", b"{}"), reader)
+    assert raised.value.why == "damaged hermes session: a record could not be read (LookupError)."
+    assert (raised.value.path, raised.value.__cause__) == ("x.json", error)

@@ -226,6 +226,18 @@ def test_links_and_pipes_are_left_alone(home: Path, tmp_path: Path):
     )
 
 
+def test_a_file_beyond_the_largest_size_is_not_kept(
+    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    file = home / ".pi/agent/sessions/--w--/s.jsonl"
+    monkeypatch.setattr(archive_and_search, "_MAX_FILE_BYTES", file.stat().st_size - 1)
+    row = ck.keep(tmp_path / "kept", home, tools="pi").iloc[0]
+    assert row["what"] == "failed"
+    assert row["why"] == f"{file}: not kept: no plain file, or larger than 16 GB."
+    monkeypatch.setattr(archive_and_search, "_MAX_FILE_BYTES", file.stat().st_size)
+    assert ck.keep(tmp_path / "kept", home, tools="pi")["what"].tolist() == ["new"]
+
+
 def test_a_database_that_cannot_be_read_is_named(home: Path, tmp_path: Path):
     file = home / ".local/share/opencode/opencode.db"
     file.write_bytes(file.read_bytes()[:1500])

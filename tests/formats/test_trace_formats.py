@@ -51,6 +51,14 @@ def test_what_left_the_prompt_is_a_derived_edit():
     assert (edit.kind, edit.source) == ("dropped", "derived")
 
 
+def test_a_prompt_that_grows_after_a_derived_edit_is_the_same_thread():
+    threads = talk(
+        ("a",), ("a", "r0", "b"), ("b", "r1", "c"), ("b", "r1", "c", "r2", "d"), ("c", "r2", "e")
+    )
+    assert shown(threads)[-2:] == [["b", "r1", "c", "r2", "d"], ["c", "r2", "e"]]
+    assert sum(not isinstance(e, Message) for e in threads.all[0].log.entries) == 2
+
+
 def test_a_summary_before_a_kept_tail_stands_in_its_place():
     threads = talk(("a",), ("a", "r0", "b"), ("sum", "r1", "c"))
     assert shown(threads)[-1] == ["sum", "r1", "c"]
@@ -167,6 +175,29 @@ def test_langchain_tells_cached_from_fresh():
     assert s.call(0).message.tool_calls[1].raw == "{broken"
     assert s.messages[4].is_error
     assert [m.role for m in s.view(-1)] == ["system", "assistant", "tool", "tool"]
+
+
+@pytest.mark.parametrize("place", ["token_usage", "tokenUsage"])
+def test_langchain_has_the_usage_in_the_response_metadata_under_two_names(place):
+    """Where `usage_metadata` is missing; 100 tokens of the prompt include 60 from the cache."""
+    usage = {
+        "prompt_tokens": 100,
+        "completion_tokens": 7,
+        "prompt_tokens_details": {"cached_tokens": 60},
+    }
+    metadata = {place: usage, "model": "m-2", "stop_reason": "end_turn"}
+    reply = {"type": "ai", "content": "Hi.", "response_metadata": metadata}
+    document = {"messages": [{"type": "human", "content": "Hello."}, reply]}
+    (session,) = read_source(
+        Source(
+            "l.json",
+            json.dumps(document).encode(),
+        )
+    )
+    message = session.call(0).message
+    assert (message.usage.input_tokens, message.usage.cache_read_tokens) == (40, 60)
+    assert message.usage.output_tokens == 7
+    assert (message.model, message.stop, session.model) == ("m-2", "stop", "m-2")
 
 
 @pytest.mark.parametrize("name", MADE)

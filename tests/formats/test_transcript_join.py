@@ -185,7 +185,8 @@ def test_a_side_thread_that_no_subagent_shares_stays_apart(tmp_path):
 def test_what_is_no_transcript_is_named(tmp_path):
     folder = make_folder(tmp_path / "bodies")
     (folder / "notes.jsonl").write_text('{"no": "transcript"}\n', encoding="utf-8")
-    assert any("notes.jsonl" in f.why for f in ck.read(folder).faults)
+    (fault,) = ck.read(folder).faults
+    assert fault.why == "notes.jsonl: no transcript, and no body of a request or response."
 
 
 def test_a_transcript_of_another_session_is_left_alone(tmp_path):

@@ -7,6 +7,7 @@ import re
 from pathlib import Path
 
 import pytest
+from builders import assistant, result, tool_call
 from msgspec.structs import replace
 
 import ctxkit as ck
@@ -239,3 +240,22 @@ def test_an_attachment_has_the_modality_of_the_conventions(tmp_path: Path):
     )
     assert kind_by_modality == {"image": "image", "audio": "audio", "file": "document"}
     assert re.search(r'"modality": ?"image".{1,60}?"content": ?"ZGF0YQ=="', written)
+
+
+def test_a_summary_and_a_tool_result_keep_their_pictures(tmp_path: Path):
+    """The reader makes a message of the user of what is beside a result in the tool's message."""
+    picture = Attachment("image/png", "QUJD")
+    ask = Message(role="user", id="u", parts=(Text("Go."),))
+    asked = assistant("Look.", tool_call("shot", "c1"))
+    shown = replace(result("A shot.", asked), parts=(Text("A shot."), picture))
+    summary = Message(role="summary", id="s", parts=(Text("So far."), picture))
+    session = ck.Session(id="s", log=(summary, ask, asked, shown, assistant("Seen.")))
+    ck.write(session, tmp_path / "spans.json", format="otel")
+    view = ck.read(tmp_path / "spans.json").view(-1)
+    assert [(m.role, [p.data for p in m.parts if isinstance(p, Attachment)]) for m in view] == [
+        ("summary", ["QUJD"]),
+        ("user", []),
+        ("assistant", []),
+        ("tool", []),
+        ("user", ["QUJD"]),
+    ]

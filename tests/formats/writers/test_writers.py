@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from builders import assistant, result, session, summarised, system, tool_call, usage, user
+from msgspec.structs import replace
 
 import ctxkit as ck
 from ctxkit.errors import BadArguments, StoreError
@@ -20,13 +21,14 @@ if TYPE_CHECKING:
     from ctxkit.session import Session
 
 
+PICTURE = Attachment("image/png", "QUJD")
+
+
 def a_session() -> Session:
     asked = assistant(
         "ok", tool_call("ls", "c1", path="."), thinking="hm", usage=usage(1, 2, 3, 4), stop="tool"
     )
-    picture = Message(
-        role="user", id="pic", parts=(Text("look"), Attachment("image/png", "QUJD")), time=2.0
-    )
+    picture = Message(role="user", id="pic", parts=(Text("look"), PICTURE), time=2.0)
     log = (system(), user("do", time=1.0), asked, result("a.txt", asked), picture)
     edit = summarised([log[1]], "So far.", tokens_before=9)
     return session(*log, edit, tools=(ToolSchema(name="ls", description="list"),), model="gpt-x")
@@ -74,6 +76,23 @@ def test_openai_messages_are_what_its_api_takes(tmp_path: Path) -> None:
     assert document["messages"][3]["tool_call_id"] == "c1"
     assert document["messages"][4]["content"][1]["image_url"]["url"] == "data:image/png;base64,QUJD"
     assert document["tools"][0]["function"]["name"] == "ls"
+    assert document["messages"][3]["name"] == "ls"
+    assert document["model"] == "gpt-x"
+
+
+def test_pictures_that_openai_messages_cannot_hold_are_counted(tmp_path: Path) -> None:
+    """A user's picture is written; one in a reply or a tool result is lost."""
+    asked = assistant("ok", tool_call("ls", "c1"))
+    replies = [
+        replace(asked, parts=(*asked.parts, PICTURE)),
+        replace(result("a.txt", asked), parts=(PICTURE,)),
+    ]
+    asks = Message(role="user", id="pic", parts=(PICTURE,))
+    written = ck.write(session(asks, *replies), tmp_path / "s", format="openai")
+    assert written.lost["images in tool results or replies"] == 2
+    document = json.loads((tmp_path / "s").read_bytes())
+    assert "model" not in document
+    assert [str(m).count("QUJD") for m in document["messages"]] == [1, 0, 0]
 
 
 def test_an_atif_step_holds_its_results_and_metrics(tmp_path: Path) -> None:
