@@ -39,7 +39,7 @@ lab: $(STAMP)  ## open JupyterLab on the first notebook
 	$(BIN)/python -m jupyterlab $(ROOT) notebooks/01-read-a-session.ipynb
 
 test: $(STAMP)  ## the suite, under ten minutes (long families sampled with a printed seed)
-	$(BIN)/python -m pytest -p no:nbval -n 3 --dist worksteal -m "not long" tests
+	$(BIN)/python -m pytest -p no:nbval -n 4 --dist worksteal -m "not long" tests
 	$(BIN)/python -m pytest -n 2 --dist loadfile --nbval-lax --nbval-current-env -p no:cacheprovider notebooks
 
 test-all: $(STAMP)  ## everything, also what is long: all mutations, all kills, both themes
