@@ -301,3 +301,20 @@ def test_a_docstring_names_the_parameters_as_the_code_does():
 def test_an_argument_under_an_old_name_is_noticed():
     code = 'def f(new, *rest):\n    """Do it.\n\n    Args:\n        old: it.\n        *rest: all.\n    """\n'
     assert unknown_arguments(ast.parse(code)) == ["f.old"]
+
+
+POSSESSIVE_GROUP = re.compile(r"\)(?:\{\{?[\d,]+\}?\}|[*+?])\+")
+"""A group of a pattern that is repeated and never given back, as in `(?:a|b)++`."""
+
+
+def test_no_pattern_repeats_a_group_possessively():
+    """Python 3.11.0 to 3.11.4 match such groups wrongly (gh-106052): secrets would be shown."""
+    found = [
+        f"{path.relative_to(PACKAGE)}:{number}"
+        for path in sorted(PACKAGE.rglob("*.py"))
+        for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1)
+        if POSSESSIVE_GROUP.search(line)
+    ]
+    assert found == []
+    for pattern in (r"(?:\w|/){1,200}+", "(?:a)*+", "(?:a){{1,4}}+"):
+        assert POSSESSIVE_GROUP.search(pattern)

@@ -60,7 +60,7 @@ _SLASH = r"(?:\\{0,4}/|%2f)"
 WEBHOOKS = (
     _WebhookPattern(
         "Slack", "hooks.slack", r"(?:-gov)?\.com/(?:services|workflows|triggers)/",
-        r"(?:\w{3,}+/){2,3}+\w{8,}+", "https://hooks.slack.com/services/«T0{u7}/B0{u9}/{a24}»",
+        r"(?:\w{3,}+/){2,3}\w{8,}+", "https://hooks.slack.com/services/«T0{u7}/B0{u9}/{a24}»",
     ),
     _WebhookPattern(
         "Slack, without its host", "services", "/", r"T\w{6,}+/B\w{6,}+/\w{16,}+",
@@ -71,7 +71,7 @@ WEBHOOKS = (
         "https://discord.com/api/webhooks/«{d18}/{w67}z»",
     ),
     _WebhookPattern(
-        "Teams", "webhook", "(?:b2)?/", rf"{_UUID}@{_UUID}(?:/[\w-]{{1,50}}+){{1,4}}+",
+        "Teams", "webhook", "(?:b2)?/", rf"{_UUID}@{_UUID}(?:/[\w-]{{1,50}}+){{1,4}}",
         f"https://x.webhook.office.com/webhookb2/«{_RANDOM_UUID}@{_RANDOM_UUID}/Hook/{{h32}}/x»",
     ),
     _WebhookPattern(
@@ -103,7 +103,7 @@ WEBHOOKS = (
         r"[\w-]{10,}+", "https://maker.ifttt.com/trigger/opened/with/key/«{w43}»",
     ),
     _WebhookPattern(
-        "Google Chat", "chat.googleapis.com", r"/v\d(?:\w|/){1,200}+\?[^\s\"']{0,300}?token=",
+        "Google Chat", "chat.googleapis.com", r"/v\d(?:\w|/){1,200}\?[^\s\"']{0,300}?token=",
         r"[\w.%~+-]{16,}+",
         "https://chat.googleapis.com/v1/spaces/AAAA{a7}/messages?key=K&token=«{w43}%3D»",
     ),

@@ -65,10 +65,10 @@ _ASCII_ESCAPES = (
 _ESCAPES = (
     r"(?:\x1b\[|\x9b)[0-?]*+(?: q|[!-/]*+[@-~]?+)"  # CSI: colours, cursor, erasing
     r"|\x1b[\]PX^_][^\x07\x1b]{0,4096}+(?:\x07|\x1b\\)"  # strings: titles, links
-    r"|\x1b\](?:\d++;)?+|\x1b[PX^_\\]"  # a string without an end, or its end
+    r"|\x1b\](?:\d++;)?|\x1b[PX^_\\]"  # a string without an end, or its end
     r"|\x1b[!-/]++[0-~]?+|\x1b[78=>]?+"  # character sets, others; a letter stays text
 )
-_HIDDEN = re.compile(f"(?:{_ESCAPES}|[{_INVISIBLE}{_CONTROLS}]|{_ASCII_ESCAPES})++")
+_HIDDEN = re.compile(f"(?:{_ESCAPES}|[{_INVISIBLE}{_CONTROLS}]|{_ASCII_ESCAPES})+")
 _FIRST_HIDDEN = re.compile(f"[{_INVISIBLE}{_CONTROLS}\x1b]")
 _FIRST_HIDDEN_OR_ASCII = re.compile(f"[{_INVISIBLE}{_CONTROLS}\x1b\\\\^]")
 """Characters with which `_HIDDEN` may begin; its `_ASCII_ESCAPES` begin with a backslash or `^`."""

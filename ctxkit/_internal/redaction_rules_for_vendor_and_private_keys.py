@@ -393,7 +393,7 @@ _HEADER = re.compile(r"[A-Z][\w-]{1,30}: ")
 _PUTTY = re.compile(
     r"Private-Lines: \d{1,3}(?:\\+[nr]|[\r\n])+((?:[A-Za-z0-9+/=]{16,}+(?:\\+[nr]|[\r\n])*)+)"
 )
-_OPEN_PUTTY = re.compile(r"Private-Lines:[ \d]*+(?:\\++[nr]?|[\r\nA-Za-z0-9+/=])*+")
+_OPEN_PUTTY = re.compile(r"Private-Lines:[ \d]*+(?:\\++[nr]?|[\r\nA-Za-z0-9+/=])*")
 _JWK = re.compile(r"\"(?:d|p|q|dp|dq|qi|k)\\*\"\s{0,4}:\s{0,4}\\*\"([\w-]{22,}+)")
 _MIN_FIRST_LINE = 32
 """Characters of the first line of a block without an end; words have fewer."""

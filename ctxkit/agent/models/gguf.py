@@ -258,7 +258,7 @@ def _to_step_chat(messages: Sequence[Message], tools: Sequence[ToolSchema]) -> l
 
 
 _ANSWER_STEP = re.compile(
-    r'\s*\{\s*"tool"\s*:\s*"answer"\s*,\s*"arguments"\s*:\s*\{\s*"text"\s*:\s*"((?:[^"\\]|\\u[0-9a-fA-F]{4}|\\[^u])*+)'
+    r'\s*\{\s*"tool"\s*:\s*"answer"\s*,\s*"arguments"\s*:\s*\{\s*"text"\s*:\s*"((?:[^"\\]|\\u[0-9a-fA-F]{4}|\\[^u])*)'
 )
 
 
