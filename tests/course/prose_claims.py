@@ -64,8 +64,8 @@ from ctxkit.policies import (
     rules_modifiers,
     triggers,
 )
-from ctxkit.policies.texts import summary_prompts_and_audits
 from ctxkit.policies.user_rule_extraction import SentenceKind, iter_rules_and_statements
+from ctxkit.presets.systems import tyrum_checkpoint
 from ctxkit.presets.systems.tyrum_checkpoint import CheckpointSummariser
 from ctxkit.session import Message, Text
 from ctxkit.tokens import default_counter, find_rule, get_counter, live_prompt_sizes
@@ -1066,7 +1066,7 @@ CLAIMS = {
         "On this session `tyrum`, by rule alone, loses 86 % of what is needed later, for $1.44": lambda: (
             round(lost("tyrum"), 2) == 0.86 and round(cost("tyrum"), 2) == 1.44
         ),
-        "a sentence of the source that shares at least half of its words": lambda: summary_prompts_and_audits._INVENTED_BELOW == 0.5,
+        "a sentence of the source that shares at least half of its words": lambda: tyrum_checkpoint._INVENTED_BELOW == 0.5,
         "the model is asked once more and told what was wrong": lambda: CheckpointSummariser().attempts == 2,
         "summaries stay until four of one level are merged": lambda: signature(rules_modifiers.leveled).parameters["fan"].default == 4,
         "(800 characters of a result stay, two thirds of them from its head)": lambda: (
