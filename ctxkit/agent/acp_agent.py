@@ -530,14 +530,18 @@ async def stop_acp_turn(agent: AcpClient, queue: asyncio.Queue[Any]) -> None:
         agent: the client of the agent's process.
         queue: messages of the agent that nobody has read yet; None: the turn is over.
     """
-    with suppress(ModelError, TimeoutError):
-        async with asyncio.timeout(_CANCEL_SECONDS):
-            await agent.cancel()
-            while (message := await queue.get()) is not None and "method" in message:
-                if message["method"] == "session/request_permission":
-                    await agent.answer(message.get("id"), {"outcome": {"outcome": "cancelled"}})
-            return
-    agent.close()
+
+    async def cancel_turn() -> None:
+        await agent.cancel()
+        while (message := await queue.get()) is not None and "method" in message:
+            if message["method"] == "session/request_permission":
+                await agent.answer(message.get("id"), {"outcome": {"outcome": "cancelled"}})
+
+    # In Python 3.11.2 `asyncio.timeout` does not end in a task that is being cancelled (gh-102780).
+    try:
+        await asyncio.wait_for(cancel_turn(), _CANCEL_SECONDS)
+    except (ModelError, TimeoutError):
+        agent.close()
 
 
 def add_reported_usage(turn: TurnState, usage: Usage) -> None:
