@@ -6,6 +6,7 @@ import asyncio
 import gc
 import os
 import random
+import shutil
 import sys
 from pathlib import Path
 from tempfile import mkdtemp
@@ -52,7 +53,11 @@ def pytest_report_header() -> str:
 def pytest_configure(config: pytest.Config) -> None:
     os.environ["CTXKIT_SEED"] = str(SEED)  # one seed for all workers
     os.environ.pop("VIRTUAL_ENV", None)  # IPython warns where another one than its own is active
-    os.environ["XDG_STATE_HOME"] = mkdtemp(prefix="ctxkit-state-")  # kernels of tests inherit it
+    folder = str(Path(sys.executable).parent)
+    if os.environ["PATH"].split(os.pathsep)[0] != folder:  # `python` in a command is this one
+        os.environ["PATH"] = folder + os.pathsep + os.environ["PATH"]
+    state = os.environ["XDG_STATE_HOME"] = mkdtemp(prefix="ctxkit-state-")  # kernels inherit it
+    config.add_cleanup(lambda: shutil.rmtree(state, ignore_errors=True))
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
