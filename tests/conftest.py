@@ -82,9 +82,15 @@ def pytest_collection(session: pytest.Session) -> Generator[None, object, object
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Bring the tests back into one order, which must be that of all workers."""
+    """Bring the tests back into one order, which must be that of all workers.
+
+    Those of the browser come first: they share one JupyterLab, so one worker runs them one by one,
+    and at the end the others would wait for it.
+    """
     if os.environ.get("PYTEST_XDIST_WORKER"):
-        items.sort(key=lambda item: item.path.parts[: len(TESTS.parts) + 1])
+        browser = (*TESTS.parts, "browser")
+        parts = len(browser)
+        items.sort(key=lambda item: (item.path.parts[:parts] != browser, item.path.parts[:parts]))
 
 
 @pytest.hookimpl(trylast=True)
