@@ -170,6 +170,15 @@ def test_a_default_is_tried_by_the_tests_that_run_its_function():
     assert set(Runner(line_map, 10).find_tests("ctxkit/errors.py", fault)) == {"called", "used"}
 
 
+def run_on_fault(*tests):
+    """Return the verdict on a fault that these tests reach, and the test that noticed it."""
+    line = min(get_function_lines(make_map().texts["ctxkit/errors.py"]))
+    fault = plant_fault(f"def f():{chr(10) * (line - 1)}    return 3", line, random.Random(1))
+    runner = Runner(make_map(**{t: [line] for t in tests}), 10)
+    outcome = runner.try_fault("errors", 0, "ctxkit/errors.py", fault)
+    return outcome.verdict, outcome.by
+
+
 def test_a_fault_is_noticed_only_by_a_test_that_passes_without_it(monkeypatch):
     """A test that fails anyway is left out: the others decide, and without others there is no test."""
 
@@ -178,14 +187,6 @@ def test_a_fault_is_noticed_only_by_a_test_that_passes_without_it(monkeypatch):
         return ("noticed", failed[0], 0) if failed else ("survived", "", len(tests))
 
     monkeypatch.setattr("benchmarks.mutation_testing.run_in_fork", run_in_fork)
-    line = min(get_function_lines(make_map().texts["ctxkit/errors.py"]))
-    fault = plant_fault(f"def f():{chr(10) * (line - 1)}    return 3", line, random.Random(1))
-
-    def run_on_fault(*tests):
-        runner = Runner(make_map(**{t: [line] for t in tests}), 10)
-        outcome = runner.try_fault("errors", 0, "ctxkit/errors.py", fault)
-        return outcome.verdict, outcome.by
-
     assert run_on_fault("broken", "sharp") == ("noticed", "sharp")
     assert run_on_fault("broken", "blind") == ("survived", "")
     assert run_on_fault("broken") == ("no test", "")
@@ -208,14 +209,6 @@ def test_a_fault_that_breaks_the_import_of_a_file_of_tests_is_noticed(monkeypatc
         return ("noticed", failed[0], 0) if failed else ("survived", "", len(tests))
 
     monkeypatch.setattr("benchmarks.mutation_testing.run_in_fork", run_in_fork)
-    line = min(get_function_lines(make_map().texts["ctxkit/errors.py"]))
-    fault = plant_fault(f"def f():{chr(10) * (line - 1)}    return 3", line, random.Random(1))
-
-    def run_on_fault(*tests):
-        runner = Runner(make_map(**{t: [line] for t in tests}), 10)
-        outcome = runner.try_fault("errors", 0, "ctxkit/errors.py", fault)
-        return outcome.verdict, outcome.by
-
     noticed = ("noticed", "collection of sharp.py")
     assert run_on_fault("sharp.py::broken", "sharp.py::other") == noticed
     assert run_on_fault("gone.py::a", "gone.py::b", "sharp.py::other") == noticed

@@ -85,7 +85,7 @@ def as_list(value: Any) -> list[Any]:
 
 
 def count_or_none(value: Any) -> int | None:
-    """Return a count from 0 to `MAX_COUNT`, else None; a whole float counts, a boolean does not."""
+    """Return a count from 0 to `MOST_COUNT`, else None; whole floats count, booleans do not."""
     if type(value) is int:
         return value if 0 <= value <= MOST_COUNT else None
     if type(value) is float and value.is_integer() and 0 <= value <= MOST_COUNT:
@@ -94,7 +94,7 @@ def count_or_none(value: Any) -> int | None:
 
 
 def float_or_none(value: Any) -> float | None:
-    """Return a number from 0 to `MAX_COUNT` (money, seconds) as a float, else None."""
+    """Return a number from 0 to `MOST_COUNT` (money, seconds) as a float, else None."""
     if type(value) is float or type(value) is int:
         return float(value) if 0 <= value <= MOST_COUNT else None
     return None
