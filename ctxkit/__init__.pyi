@@ -20,7 +20,7 @@ from .metrics.estimator_error import calibrate as calibrate
 from .metrics.cost.spend_by_turn_tool_file import spend as spend
 from .metrics.cache_misses import misses as misses
 from .metrics.compaction_threshold_for_many_sessions import when as when
-from .widgets import (
+from .widgets.widget_factories import (
     break_even as break_even,
     budget as budget,
     explore as explore,
