@@ -8,6 +8,7 @@ import tomllib
 from functools import cache
 from graphlib import TopologicalSorter
 from importlib.metadata import distribution
+from importlib.util import resolve_name
 from pathlib import Path
 from typing import NamedTuple
 
@@ -16,9 +17,10 @@ import pytest
 
 import ctxkit as ck
 from ctxkit._internal import lazy_exports_and_late_bound_calls
+from ctxkit._internal.lazy_exports_and_late_bound_calls import DEVELOPERS_PART
 from ctxkit.cli.app import COMMAND_MODULES
 from ctxkit.course.exercises import _LESSONS as LESSON_MODULES
-from ctxkit.formats.registry import READER_MODULES as READERS
+from ctxkit.formats import READER_MODULES as READERS
 from ctxkit.policies.registry import MEMBERS as POLICIES
 
 ROOT = Path(__file__).parents[1]
@@ -104,9 +106,9 @@ def read_stub_imports(stub: Path) -> set[str]:
     """Return the modules that the public names of a stub come from, and the names themselves."""
     package = ".".join(("ctxkit", *stub.relative_to(PACKAGE).parts[:-1]))
     used = set()
-    for node in ast.parse(stub.read_text("utf-8")).body:
+    for node in ast.parse(stub.read_text("utf-8").partition(DEVELOPERS_PART)[0]).body:
         if isinstance(node, ast.ImportFrom) and node.level:
-            module = f"{package}.{node.module}" if node.module else package
+            module = resolve_name("." * node.level + (node.module or ""), package)
             used |= {module, *(f"{module}.{name.name}" for name in node.names)}
     return used
 

@@ -15,13 +15,18 @@ from types import ModuleType
 import pytest
 
 import ctxkit as ck
-from ctxkit.formats.sessions_from_arguments import accepts_session
+from ctxkit.formats import accepts_session
 
 PACKAGE = Path(ck.__file__).parent
 STUBS = sorted(PACKAGE.rglob("__init__.pyi"))
 PACKAGES = [".".join(("ctxkit", *stub.relative_to(PACKAGE).parts[:-1])) for stub in STUBS]
-PUBLIC = [f"{package}.{name}" for package in PACKAGES for name in import_module(package).__all__]
-"""Every name of every stub."""
+PUBLIC = [
+    f"{package}.{name}"
+    for package in PACKAGES
+    if "._" not in package
+    for name in import_module(package).__all__
+]
+"""Every public name of every stub."""
 
 
 def get_value(name: str) -> object:

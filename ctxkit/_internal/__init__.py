@@ -1,3 +1,7 @@
 """Helpers without knowledge of sessions: safe text, tables, the file system, redaction, lazy
 names.
 """
+
+from ctxkit._internal.lazy_exports_and_late_bound_calls import lazy_exports
+
+__getattr__, __dir__, __all__ = lazy_exports(__name__, __file__)

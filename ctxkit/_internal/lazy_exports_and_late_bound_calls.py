@@ -8,6 +8,10 @@ if TYPE_CHECKING:
     from typing import Any
 
 
+DEVELOPERS_PART = "# For other packages and for tests, not in `__all__`:"
+"""The comment of a stub above the names that users do not see."""
+
+
 # A package's stub is the only list of its exports: a type checker and an editor read
 # `__init__.pyi`, and at run time `lazy_exports` reads the same file.
 def lazy_exports(
@@ -18,10 +22,14 @@ def lazy_exports(
     Args:
         package: the package's `__name__`.
         file: its `__file__`; the stub is in the same folder.
-            Every `from .module import name` of the
-            stub, also `as` another name, is a public name; `from . import module` a public module.
+            Every `from .module import name` of the stub, also `as` another name, is a name of the
+            package; `from . import module` a module. Names below `DEVELOPERS_PART` can be imported,
+            but are not in `__dir__` and `__all__`.
     """
-    exports = _read_stub(f"{file.rpartition('.')[0]}.pyi")
+    with open(f"{file.rpartition('.')[0]}.pyi", encoding="utf-8") as stub:  # noqa: PTH123  `pathlib` would cost as much again
+        for_users, _, for_developers = stub.read().partition(DEVELOPERS_PART)
+    public = _read_stub(for_users)
+    exports = public | _read_stub(for_developers)
 
     def load_name(name: str) -> Any:
         from importlib import import_module
@@ -30,8 +38,8 @@ def lazy_exports(
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
         module, original = exports[name]
         if not module:
-            return import_module(f"{package}.{original}")  # the import binds it
-        owner = import_module(f"{package}.{module}")
+            return import_module(f".{original}", package)  # the import binds it
+        owner = import_module(f".{module}", package)
         try:
             value = getattr(owner, original)
         except AttributeError:
@@ -39,7 +47,7 @@ def lazy_exports(
         setattr(import_module(package), name, value)
         return value
 
-    return load_name, make_dunder_dir(exports), list(exports)
+    return load_name, make_dunder_dir(public), list(public)
 
 
 def make_dunder_dir(names: Iterable[str]) -> Callable[[], list[str]]:
@@ -47,17 +55,14 @@ def make_dunder_dir(names: Iterable[str]) -> Callable[[], list[str]]:
     return lambda: sorted(names)
 
 
-def _read_stub(path: str) -> dict[str, tuple[str, str]]:
-    """Return each public name of a stub with its module, relative to the package, and its name
-    there.
+def _read_stub(text: str) -> dict[str, tuple[str, str]]:
+    """Return each name of a stub with its module, relative to the package, and its name there.
 
-    The imports are at the top of the stub as the formatter writes them. They are read as text, as
-    importing `ast` or `re` would take longer than the whole import of ctxkit.
+    The imports are as the formatter writes them. They are read as text, as importing `ast` or `re`
+    would take longer than the whole import of ctxkit.
     """
-    with open(path, encoding="utf-8") as stub:  # noqa: PTH123  `pathlib` would cost as much again
-        imports = stub.read().split("\nfrom .")[1:]
     exports = {}
-    for statement in imports:
+    for statement in text.split("\nfrom .")[1:]:
         module, _, rest = statement.partition(" import ")
         names = rest[1 : rest.index(")")] if rest.startswith("(") else rest.partition("\n")[0]
         for item in filter(None, (part.strip() for part in names.split(","))):

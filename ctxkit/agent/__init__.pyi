@@ -49,3 +49,49 @@ from .turn_limits_and_token_budgets import SpentInTurn as SpentInTurn
 from .turn_state_and_events import LiveEvent as LiveEvent
 from .turn_state_and_events import Outcome as Outcome
 from .turn_state_and_events import TurnState as TurnState
+
+# isort: split
+# For other packages and for tests, not in `__all__`:
+from .acp_agent import find_agent_log as find_agent_log
+from .change_log_intent_log_evidence_graph import EvidenceGraph as EvidenceGraph
+from .change_log_intent_log_evidence_graph import build_evidence_graph as build_evidence_graph
+from .change_log_intent_log_evidence_graph import (
+    build_tool_call_intent_log as build_tool_call_intent_log,
+)
+from .change_log_intent_log_evidence_graph import (
+    check_claims_against_changes as check_claims_against_changes,
+)
+from .change_log_intent_log_evidence_graph import encode_record as encode_record
+from .change_log_intent_log_evidence_graph import find_claims as find_claims
+from .child_processes import ProcessTree as ProcessTree
+from .ctxkit_folder_and_session_trust import check_session_name as check_session_name
+from .document_store import format_index_block as format_index_block
+from .event_loop_threads import BackgroundTask as BackgroundTask
+from .event_loop_threads import EventLoopClientBase as EventLoopClientBase
+from .event_loop_threads import run_coroutine as run_coroutine
+from .event_snapshot_and_report_files import ContextReportStore as ContextReportStore
+from .live_context_and_transcript import ArtifactOffloader as ArtifactOffloader
+from .memory.entry_store import (
+    get_ctxkit_and_fuseraft_memory_folders as get_ctxkit_and_fuseraft_memory_folders,
+)
+from .memory.providers import make_memory_provider as make_memory_provider
+from .memory.session_memory import MemoryFlusher as MemoryFlusher
+from .model_calls import count_payload_bytes as count_payload_bytes
+from .model_summaries_and_backoff import ModelSummariser as ModelSummariser
+from .models.scripted_and_lookup_models import make_reply as make_reply
+from .session_log import MAX_CHECKPOINTS as MAX_CHECKPOINTS
+from .session_log import get_checkpoint as get_checkpoint
+from .session_settings_seal_and_changes import (
+    make_unsealed_session_settings as make_unsealed_session_settings,
+)
+from .span_export import OtlpCollectorSettings as OtlpCollectorSettings
+from .span_export import SpanExporter as SpanExporter
+from .system_prompt import PromptSection as PromptSection
+from .system_prompt import make_section_message as make_section_message
+from .tools.execution_and_results import MAX_IMAGE_BYTES as MAX_IMAGE_BYTES
+from .tools.execution_and_results import image_from_value as image_from_value
+from .tools.python_shell_and_summary_tools import TOOL_NAMES as TOOL_NAMES
+from .tools.python_shell_and_summary_tools import (
+    make_inert_brief_and_summary_tools as make_inert_brief_and_summary_tools,
+)
+from .tools.python_shell_and_summary_tools import make_tools as make_tools

@@ -14,3 +14,6 @@ from .sample_replays_and_scores import facts_kept as facts_kept
 from .sample_replays_and_scores import items_of as items_of
 from .sample_replays_and_scores import prices as prices
 from .students import begin as begin
+
+# isort: split
+# For other packages and for tests, not in `__all__`:

@@ -17,3 +17,27 @@ from .run_and_session_conversion import with_message_ids as with_message_ids
 from .run_segments_and_prompts import BlockedCompaction as BlockedCompaction
 from .run_segments_and_prompts import Compaction as Compaction
 from .run_segments_and_prompts import PolicyRunEvent as PolicyRunEvent
+
+# isort: split
+# For other packages and for tests, not in `__all__`:
+from .cache_model.call_features import get_cache_lifetime as get_cache_lifetime
+from .cache_model.call_features import has_reliable_times as has_reliable_times
+from .cache_model.call_features import measure_pause as measure_pause
+from .cache_model.input_cost_prediction import (
+    compute_compaction_read_error as compute_compaction_read_error,
+)
+from .cache_model.input_cost_prediction import make_input_cost_function as make_input_cost_function
+from .cache_model.input_cost_prediction import predict_input_cost as predict_input_cost
+from .cache_model.input_cost_prediction import (
+    predict_reads_after_compactions as predict_reads_after_compactions,
+)
+from .cache_model.input_cost_prediction import prepare_prediction as prepare_prediction
+from .cache_model.input_cost_prediction import replace_reads as replace_reads
+from .cache_model.input_cost_prediction import with_random_reads as with_random_reads
+from .cache_model.input_cost_prediction import with_shuffled_reads as with_shuffled_reads
+from .cache_model.training_counts import classify_call as classify_call
+from .cache_model.training_counts import get_class_base as get_class_base
+from .cache_model.training_counts import get_recorded_reads as get_recorded_reads
+from .replay import compute_shared_tokens as compute_shared_tokens
+from .replay import make_session_from_run as make_session_from_run
+from .sent_prompts import SentPrompts as SentPrompts

@@ -19,3 +19,18 @@ from .sweep_runs import compare_settings as compare_settings
 from .sweep_runs import summarise_runs as summarise_runs
 from .sweep_runs import summarise_runs_with_pareto_front as summarise_runs_with_pareto_front
 from .sweep_runs import sweep as sweep
+
+# isort: split
+# For other packages and for tests, not in `__all__`:
+from .cost_and_loss_scores import SessionAnalysisCache as SessionAnalysisCache
+from .cost_and_loss_scores import score_run as score_run
+from .cost_and_loss_scores import score_session as score_session
+from .exams_comparing_ways_to_compact import CompactorCandidate as CompactorCandidate
+from .exams_comparing_ways_to_compact import grade_answers as grade_answers
+from .exams_comparing_ways_to_compact import measure_answerable_share as measure_answerable_share
+from .score_columns import UNCOMPUTED_COLUMNS as UNCOMPUTED_COLUMNS
+from .setting_advice import MAX_SESSION_SHARE as MAX_SESSION_SHARE
+from .setting_advice import measure_saving_concentration as measure_saving_concentration
+from .sweep_workers import NamedRules as NamedRules
+from .sweep_workers import SessionRunner as SessionRunner
+from .sweep_workers import SweepScoreOptions as SweepScoreOptions

@@ -39,3 +39,22 @@ from .systems.semantic_kernel import semantic_kernel as semantic_kernel
 from .systems.strands import strands as strands
 from .systems.swe_agent_mask import swe_agent_mask as swe_agent_mask
 from .systems.tyrum import tyrum as tyrum
+
+# isort: split
+# For other packages and for tests, not in `__all__`:
+from .config_key_mapping import ConfigSection as ConfigSection
+from .config_text_reading_and_writing import load_config as load_config
+from .fuseraft_config import AGENT_CONFIG_KEYS as AGENT_CONFIG_KEYS
+from .fuseraft_config import MAX_AGENTS as MAX_AGENTS
+from .fuseraft_config import MAX_STATES as MAX_STATES
+from .fuseraft_config import MAX_TRANSITIONS as MAX_TRANSITIONS
+from .fuseraft_config import make_history_filters as make_history_filters
+from .inert_settings import INERT_SETTINGS as INERT_SETTINGS
+from .rules_from_config_files import SYSTEM_CONFIG_FILES as SYSTEM_CONFIG_FILES
+from .shared_summaries_and_clearing import ClearToolUses as ClearToolUses
+from .systems.boise import RearmBelowCeiling as RearmBelowCeiling
+from .systems.claude_code import OneHourCacheWriteTrigger as OneHourCacheWriteTrigger
+from .systems.fuseraft import GuardBypassedByTrigger as GuardBypassedByTrigger
+from .systems.gemini import find_split_point as find_split_point
+from .systems.inspect_trim import OldestShareTrim as OldestShareTrim
+from .systems.tyrum_checkpoint import CheckpointSummariser as CheckpointSummariser

@@ -38,3 +38,10 @@ from .tool_call_paths_and_descriptions import get_call_path as get_call_path
 from .tool_call_paths_and_descriptions import get_path_and_command as get_path_and_command
 from .tool_call_paths_and_descriptions import map_results_by_call as map_results_by_call
 from .tool_call_paths_and_descriptions import pair_with_calls as pair_with_calls
+
+# isort: split
+# For other packages and for tests, not in `__all__`:
+from .compactions_and_prunings import hides_compactions as hides_compactions
+from .tool_call_paths_and_descriptions import is_read_only_tool as is_read_only_tool
+from .tool_call_paths_and_descriptions import is_read_tool as is_read_tool
+from .tool_call_paths_and_descriptions import is_write_tool as is_write_tool
