@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import log as ln
 
-from ctxkit.policies import CUE_PATTERN, FOCUS_MARK
-from ctxkit.policies.texts.message_lines_for_extracts import MAX_LINE_CHARS, MAX_READ_CHARS
+from ctxkit.policies import CUE_PATTERN, FOCUS_MARK, MAX_LINE_CHARS, MAX_READ_CHARS
 from ctxkit.session import Message  # noqa: TC001  plain values of the tests
 
 CANDIDATES = 400

@@ -31,8 +31,7 @@ from ipywidgets import Widget
 
 import ctxkit as ck
 from ctxkit.formats import WRITE_FORMATS as WRITERS
-from ctxkit.formats import Source, get_reader, read_source
-from ctxkit.formats.reading import find_unread_logs
+from ctxkit.formats import Source, find_unread_logs, get_reader, read_source
 from ctxkit.metrics import FRAME_COLUMNS
 from ctxkit.presets import names, preset
 

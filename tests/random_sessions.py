@@ -6,8 +6,7 @@ import random
 
 from builders import assistant, result, session, system, tool_call, user
 
-from ctxkit.policies import History, MessageLog, Rules, count_chars
-from ctxkit.policies.history.edited_head import EditedHead
+from ctxkit.policies import EditedHead, History, MessageLog, Rules, count_chars
 from ctxkit.presets import preset
 from ctxkit.session import (
     Message,  # noqa: TC001  plain values of the tests

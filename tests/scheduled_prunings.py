@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ctxkit.policies import (
+    UNDO_CHANGE,
     AdaptiveTrim,
     CacheTtl,
     CharacterBudget,
@@ -29,11 +30,9 @@ from ctxkit.policies import (
     TurnAge,
     WithoutAgents,
     WithoutTools,
+    get_role_code,
 )
-from ctxkit.policies.history.history_view_and_searches import get_role_code
-from ctxkit.policies.schedules import UNDO_CHANGE
-from ctxkit.presets.fuseraft_config import make_history_filters
-from ctxkit.presets.shared_summaries_and_clearing import ClearToolUses
+from ctxkit.presets import ClearToolUses, make_history_filters
 
 WRITES = {"writers": ("write_*",), "whole_writers": ("write_*",), "looks": ("read_*", "shell")}
 EAGER = {"soft_trim_ratio": 0.01, "hard_clear_ratio": 0.02, "min_prunable_tool_chars": 0}

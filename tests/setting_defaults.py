@@ -30,7 +30,7 @@ import ctxkit.metrics
 import ctxkit.plots
 import ctxkit.policies
 import ctxkit.presets
-from ctxkit.policies.compaction_and_pruning_rules import ConvertingField, unwrap_function
+from ctxkit.policies import ConvertingField, unwrap_function
 from ctxkit.presets import names, preset
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from cli.command_runner import list_commands
 
 import ctxkit as ck
 from ctxkit.formats import WRITE_FORMATS, format_names
-from ctxkit.presets.rules_from_config_files import SYSTEM_CONFIG_FILES
+from ctxkit.presets import SYSTEM_CONFIG_FILES
 
 ROOT = Path(__file__).parents[1]
 PAGE = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")

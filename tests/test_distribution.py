@@ -14,7 +14,7 @@ from cli.command_runner import ctxkit as run_command
 from cli.command_runner import environment
 
 import ctxkit
-from ctxkit._internal.distribution_version_and_conflicts import (
+from ctxkit._internal import (
     DISTRIBUTION,
     get_version,
     list_other_owners,

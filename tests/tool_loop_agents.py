@@ -13,9 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from ctxkit.agent import Agent, Limits, tool
 from ctxkit.errors import CtxkitError
-from ctxkit.policies import PruneToolCalls, registry
-from ctxkit.policies.policy_base_and_chains import flatten_chain
-from ctxkit.policies.protocols import name_of
+from ctxkit.policies import PruneToolCalls, flatten_chain, name_of, registry
 from ctxkit.presets import names, preset
 from ctxkit.session import Message, Session, Text, ToolCall
 

@@ -12,8 +12,8 @@ from magics.ipython_shells import new_shell
 from widgets.reports.hostile_logs import hostile, intruders
 
 import ctxkit as ck
+from ctxkit._internal import display_width
 from ctxkit._internal.data_frame_display import DisplayFrame
-from ctxkit._internal.tables import display_width
 from ctxkit.experiments.score_columns import _SCORE_ROWS
 from ctxkit.formats.archive_and_search import _searchable_text
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ctxkit._internal.formatting_and_sanitizing import escape_invisible_characters
+from ctxkit._internal import escape_invisible_characters
 
 HIDERS = st.sampled_from("\x00\x07\x08\x1b\r\x0b\x0c\x1c\x7f\x85\xa0\xad\u200b\u200d\u202e\u2028"
                          "\u2066\ufeff\ufe0f\u3164\u2800\u034f\U000e0041\ud800\t\n⟨⟩⇥ aU+0301B"
@@ -51,6 +51,6 @@ def test_what_leaves_no_mark_has_its_number(text, shown):
 
 
 def test_a_percentage_is_not_split_between_lines():
-    from ctxkit._internal.formatting_and_sanitizing import wrap_lines
+    from ctxkit._internal import wrap_lines
 
     assert wrap_lines("It is up to 100 % here.", 14) == ["It is up to", "100 % here."]

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from widgets.reports.hostile_logs import EVIL, intruders
 
-from ctxkit._internal.tables import Cell, Column, Table, cut_and_pad_to_width, display_width
+from ctxkit._internal import Cell, Column, Table, cut_and_pad_to_width, display_width
 
 HEADS = (Column("name", number=False), Column("cost", "dollars"), Column("spare", spare=True))
 

@@ -20,16 +20,14 @@ from ctxkit.agent import (
     SessionMemory,
     Workspace,
     build_change_log,
-    import_files,
-    make_file_tools,
-)
-from ctxkit.agent.change_log_intent_log_evidence_graph import (
     build_evidence_graph,
     build_tool_call_intent_log,
     check_claims_against_changes,
     encode_record,
+    format_index_block,
+    import_files,
+    make_file_tools,
 )
-from ctxkit.agent.document_store import format_index_block
 from ctxkit.agent.memory import format_memory_block, rank_by_score, sort_by_type
 from ctxkit.agent.recorders.api_call_parsers import parse_call
 from ctxkit.agent.tools import file_search

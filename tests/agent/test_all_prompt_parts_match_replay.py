@@ -20,8 +20,8 @@ from ctxkit.agent import (
     WebhookMemoryProvider,
     Workspace,
     import_files,
+    make_reply,
 )
-from ctxkit.agent.models.scripted_and_lookup_models import make_reply
 from ctxkit.policies import Chain, LessonRecall, make_entry
 from ctxkit.session import Message, ToolCall
 from ctxkit.tokens import estimate_schema_tokens

@@ -8,14 +8,17 @@ import pytest
 from builders import assistant, result, session, tool_call, user
 
 import ctxkit as ck
-from ctxkit.agent import ChangeLog, IntentLog, build_change_log, read_record
-from ctxkit.agent.change_log_intent_log_evidence_graph import (
+from ctxkit.agent import (
+    ChangeLog,
     EvidenceGraph,
+    IntentLog,
+    build_change_log,
     build_evidence_graph,
     build_tool_call_intent_log,
     check_claims_against_changes,
     encode_record,
     find_claims,
+    read_record,
 )
 from ctxkit.policies import tool_evidence_summaries as evidence
 

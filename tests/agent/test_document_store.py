@@ -13,7 +13,7 @@ from agent import sample_documents as made
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ctxkit._internal.safe_files import SafeFolder
+from ctxkit._internal import SafeFolder
 from ctxkit.agent import ContextStore, MemoryStore, RootFolder, import_files, make_file_tools
 from ctxkit.agent.document_store import (
     INDEX_HEADING,

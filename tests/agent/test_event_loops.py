@@ -13,7 +13,7 @@ import weakref
 import pytest
 from waiting import HANG, PATIENCE
 
-from ctxkit.agent.event_loop_threads import BackgroundTask, EventLoopClientBase, run_coroutine
+from ctxkit.agent import BackgroundTask, EventLoopClientBase, run_coroutine
 
 
 async def slow(log: list):

@@ -18,8 +18,14 @@ import ctxkit as ck
 from ctxkit import presets
 from ctxkit.agent import ProviderModel
 from ctxkit.errors import ModelError
-from ctxkit.policies import Fallback, HybridSummary, Rules, Summary, offline_summarisers
-from ctxkit.policies.summary_compaction import iter_summary_writers
+from ctxkit.policies import (
+    Fallback,
+    HybridSummary,
+    Rules,
+    Summary,
+    iter_summary_writers,
+    offline_summarisers,
+)
 from ctxkit.presets import preset
 
 pytestmark = pytest.mark.filterwarnings("default")  # LiteLLM leaves connections to be collected

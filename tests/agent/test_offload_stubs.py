@@ -10,9 +10,13 @@ from builders import assistant, result, session, tool_call, user
 from ctxkit import tokens
 from ctxkit.agent import ArtifactStore, LiveContext, Workspace
 from ctxkit.errors import StoreError
-from ctxkit.policies import Chain, Fallback, ResultOffload, ResultShortening, Rules
-from ctxkit.policies.result_excerpts_and_offload import (
+from ctxkit.policies import (
     STUB_PREFIX,
+    Chain,
+    Fallback,
+    ResultOffload,
+    ResultShortening,
+    Rules,
     compute_artifact_id,
     find_artifact_in_stub,
 )

@@ -9,8 +9,16 @@ import pytest
 from stand_in_models import COUNT, Says, run, said
 
 import ctxkit as ck
-from ctxkit.agent import ArtifactStore, Delta, Limits, LiveSession, ProviderModel, Workspace, tool
-from ctxkit.agent.session_settings_seal_and_changes import make_unsealed_session_settings
+from ctxkit.agent import (
+    ArtifactStore,
+    Delta,
+    Limits,
+    LiveSession,
+    ProviderModel,
+    Workspace,
+    make_unsealed_session_settings,
+    tool,
+)
 from ctxkit.errors import ModelError, StoreError
 from ctxkit.policies import Above, Rules, Summary
 from ctxkit.session import ToolCall

@@ -10,8 +10,7 @@ from builders import assistant, result, session, tool_call, user
 from stand_in_models import COUNT, ECHO, USAGE, Says, agent, run, said
 
 import ctxkit as ck
-from ctxkit.agent import Limits, SpentInTurn, tool
-from ctxkit.agent.model_summaries_and_backoff import ModelSummariser
+from ctxkit.agent import Limits, ModelSummariser, SpentInTurn, tool
 from ctxkit.engine import make_log_from_session
 from ctxkit.errors import BadArguments, ModelError
 from ctxkit.formats import MISSING_RESULT, to_chat_messages

@@ -17,8 +17,7 @@ from builders import assistant, user
 from waiting import HANG, wait_until
 
 import ctxkit as ck
-from ctxkit.agent import LiveEvent, get_script, span_export
-from ctxkit.agent.span_export import OtlpCollectorSettings, SpanExporter
+from ctxkit.agent import LiveEvent, OtlpCollectorSettings, SpanExporter, get_script, span_export
 from ctxkit.errors import BadArguments
 
 SECRET = "sk-ant-api03-" + "a1B2" * 20

@@ -9,8 +9,7 @@ import pytest
 from stand_in_models import COUNT, run, said
 
 import ctxkit as ck
-from ctxkit.agent import LiveSession, ScriptedModel, Workspace
-from ctxkit.agent.event_snapshot_and_report_files import ContextReportStore
+from ctxkit.agent import ContextReportStore, LiveSession, ScriptedModel, Workspace
 from ctxkit.errors import BadArguments
 from ctxkit.policies import Rules
 

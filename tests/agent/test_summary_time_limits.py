@@ -13,7 +13,7 @@ from stand_in_models import COUNT, agent, run, said
 from waiting import HANG
 
 from ctxkit.errors import ModelError
-from ctxkit.policies.summary_compaction import TimeLimitedSummariser
+from ctxkit.policies import TimeLimitedSummariser
 from ctxkit.presets import fased
 
 

@@ -11,7 +11,7 @@ import ctxkit as ck
 from browser.layout_checks import gallery
 
 if TYPE_CHECKING:
-    from ctxkit.plots.chart import Chart
+    from ctxkit.plots import Chart
 
 RULES = ["pi", "codex", "claude_code", "swe_agent_mask", "none", "anthropic_clear_tools"]
 
@@ -55,8 +55,8 @@ def plotly_gallery(made: dict[str, Chart]) -> str:
     """The same charts as plotly draws them, in one page."""
     from plotly.offline import get_plotlyjs
 
-    from ctxkit._internal.chart_style import PLOTLY_TEXT_CSS
-    from ctxkit.widgets.reports.html_page import render_chart
+    from ctxkit._internal import PLOTLY_TEXT_CSS
+    from ctxkit.widgets import render_chart
 
     page = gallery({n: render_chart(c, f"c{i}") for i, (n, c) in enumerate(made.items())})
     library = str(get_plotlyjs()).replace("</script", "<\\/script")

@@ -12,15 +12,18 @@ from widgets.team_snapshots_and_long_session import team
 
 import ctxkit as ck
 from browser.jupyterlab_driver import Seen, browser_page, settle
-from ctxkit.plots.cumulative_agent_input_and_threshold_charts import CumulativeAgentTokens
-from ctxkit.plots.savings_thrash_loss_charts import (
+from ctxkit.plots import (
+    CumulativeAgentTokens,
     find_guard_closing,
     is_guard_off,
     is_saving_too_small,
 )
-from ctxkit.widgets.base_widget import read_widget_asset
-from ctxkit.widgets.budget_threshold_hits_widget import judge_turns, pack_agent_for_browser
-from ctxkit.widgets.python_to_javascript import translate_function_to_javascript
+from ctxkit.widgets import (
+    judge_turns,
+    pack_agent_for_browser,
+    read_widget_asset,
+    translate_function_to_javascript,
+)
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -10,7 +10,7 @@ import pytest
 import ctxkit as ck
 from browser.jupyterlab_driver import Seen, browser_page
 from browser.view_pages import SAMPLE, list_views
-from ctxkit._internal.chart_style import read_plotly_javascript
+from ctxkit._internal import read_plotly_javascript
 
 if TYPE_CHECKING:
     from pathlib import Path

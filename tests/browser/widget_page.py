@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from ctxkit.widgets.base_widget import ChartWidget
+    from ctxkit.widgets import ChartWidget
 
 _PAGE = """<!doctype html><html lang="en"><head><meta charset="utf-8"><title>stand</title>
 <style>:root{color-scheme:light dark}body{font-family:system-ui,sans-serif;margin:1em}%s</style></head>

@@ -34,12 +34,13 @@ from ctxkit.course.sample_replays_and_scores import (
     replay_sample,
     score_replay,
 )
+from ctxkit.engine import measure_pause
 from ctxkit.engine.cache_model import input_cost_prediction as prediction
 from ctxkit.engine.cache_model import interval_calibration
-from ctxkit.engine.cache_model.call_features import measure_pause
 from ctxkit.experiments import compare_settings, studies
-from ctxkit.formats.chat_message_and_usage_parsers import parse_usage
+from ctxkit.formats import parse_usage
 from ctxkit.metrics import (
+    ITEM_FAMILIES,
     GrowthProfile,
     compaction_formulas,
     compaction_outcomes,
@@ -55,18 +56,18 @@ from ctxkit.metrics.compaction_savings_and_payback import (
     get_replay_compactions,
     is_thrashing,
 )
-from ctxkit.metrics.losable_items import ITEM_FAMILIES
 from ctxkit.policies import (
     ResultExcerpts,
     Rules,
+    SentenceKind,
     guards,
+    iter_rules_and_statements,
     memory_ranking_and_digests,
     rules_modifiers,
     triggers,
 )
-from ctxkit.policies.user_rule_extraction import SentenceKind, iter_rules_and_statements
+from ctxkit.presets import CheckpointSummariser
 from ctxkit.presets.systems import tyrum_checkpoint
-from ctxkit.presets.systems.tyrum_checkpoint import CheckpointSummariser
 from ctxkit.session import Message, Text
 from ctxkit.tokens import default_counter, find_rule, get_counter, live_prompt_sizes
 

@@ -26,9 +26,7 @@ from ctxkit.policies import (
 )
 from ctxkit.policies import guards as g
 from ctxkit.policies import triggers as t
-from ctxkit.presets.systems.boise import RearmBelowCeiling
-from ctxkit.presets.systems.claude_code import OneHourCacheWriteTrigger
-from ctxkit.presets.systems.fuseraft import GuardBypassedByTrigger
+from ctxkit.presets import GuardBypassedByTrigger, OneHourCacheWriteTrigger, RearmBelowCeiling
 from ctxkit.session import Usage
 
 

@@ -18,8 +18,7 @@ from ctxkit.engine.prompt_checks_and_repairs import (
     find_refusals,
 )
 from ctxkit.engine.run_segments_and_prompts import FIXED_KIND, build_sent_items, list_sent_messages
-from ctxkit.policies import Rules, triggers
-from ctxkit.policies.offline_summarisers import FixedSizeSummariser
+from ctxkit.policies import FixedSizeSummariser, Rules, triggers
 from ctxkit.presets import names, preset
 from ctxkit.session import Message, Session, Text, Thinking, ToolCall
 

@@ -44,9 +44,9 @@ from ctxkit.policies import (
     TrimStage,
     WithoutTools,
     apply_policy,
+    is_only_call_overridden,
     triggers,
 )
-from ctxkit.policies.protocols import is_only_call_overridden
 from ctxkit.session import Message, Text
 
 POLICIES = {

@@ -11,8 +11,7 @@ from ctxkit import replay
 from ctxkit.engine import make_log_from_session, run_replay, run_rules, with_message_ids
 from ctxkit.errors import BadArguments
 from ctxkit.policies import Rules, guards, recorded_rules, triggers
-from ctxkit.tokens import measure_sizes
-from ctxkit.tokens.live_prompt_sizes import get_billed_prompt
+from ctxkit.tokens import get_billed_prompt, measure_sizes
 
 
 def pi(keep, at, **more):

@@ -31,7 +31,7 @@ from ctxkit._internal.setting_value_validation import COUNTS, FLAG, NAMES, NUMBE
 from ctxkit.engine import run_rules
 from ctxkit.errors import BadArguments
 from ctxkit.policies import EarlierTurnsFilter, MessageLog, Rules
-from ctxkit.presets.fuseraft_config import AGENT_CONFIG_KEYS
+from ctxkit.presets import AGENT_CONFIG_KEYS
 from ctxkit.session import OTHER_AGENT_KINDS, Message
 
 VIEWS = dict(views())

@@ -7,8 +7,7 @@ from builders import assistant, result, session, tool_call, user
 from msgspec.structs import replace
 from random_sessions import Fours
 
-from ctxkit.engine import run_rules
-from ctxkit.engine.sent_prompts import SentPrompts
+from ctxkit.engine import SentPrompts, run_rules
 from ctxkit.policies import Clear, MessageLog, Rules
 from ctxkit.session import Text
 

@@ -11,7 +11,7 @@ from engines.external_programs import Tally, ask, sessions, version
 from ctxkit import presets
 from ctxkit.engine import make_log_from_session
 from ctxkit.policies import History
-from ctxkit.presets.systems.gemini import find_split_point
+from ctxkit.presets import find_split_point
 from ctxkit.session import Attachment, Text, ToolCall
 from ctxkit.tokens import ContextBudget, get_counter
 

@@ -19,8 +19,7 @@ from ctxkit.policies import openclaw_safeguard as safeguard
 from ctxkit.policies.history import growing_columns_and_sums
 from ctxkit.policies.texts import message_content_and_truncation
 from ctxkit.session import Attachment, Message, SizeOnly, ToolCall, get_plain_text
-from ctxkit.tokens import get_counter
-from ctxkit.tokens.message_token_counting import encode_arguments
+from ctxkit.tokens import encode_arguments, get_counter
 from ctxkit.tokens.token_counters import OPENCLAW
 
 pytestmark = pytest.mark.engines

@@ -10,8 +10,7 @@ from engines.external_programs import Tally, as_pi, ask, sessions, version
 
 from ctxkit import presets
 from ctxkit.engine import make_log_from_session
-from ctxkit.policies import History
-from ctxkit.policies.history.history import is_new_request
+from ctxkit.policies import History, is_new_request
 from ctxkit.tokens import ContextBudget, get_counter
 
 pytestmark = pytest.mark.engines

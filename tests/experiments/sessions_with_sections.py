@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ctxkit.agent.system_prompt import PromptSection, make_section_message
+from ctxkit.agent import PromptSection, make_section_message
 from ctxkit.session import Message, Session, Text, ToolCall, Usage
 from ctxkit.tokens import default_counter
 

@@ -125,7 +125,7 @@ def _exam_candidates() -> list[Any]:
     from experiments.test_exams import ports_of
     from experiments.test_exams import talk as facts
 
-    from ctxkit.experiments.exams_comparing_ways_to_compact import (
+    from ctxkit.experiments import (
         CompactorCandidate,
         measure_answerable_share,
     )

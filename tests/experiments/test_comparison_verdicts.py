@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import ctxkit as ck
-from ctxkit._internal.tables import display_width
+from ctxkit._internal import display_width
 from ctxkit.experiments.setting_verdicts_and_summary_table import (
     choose_setting_from_frame,
     find_pareto_rows,
@@ -136,7 +136,7 @@ def test_what_does_not_fit_is_on_no_front_and_grey(found):
         )
         if out
     )
-    from ctxkit.plots.sweep_charts import frontier_data
+    from ctxkit.plots import frontier_data
 
     (out,) = (p for p in frontier_data(found) if p.over)
     assert {out.rules, *out.alike} == {"none", "adk"}

@@ -10,12 +10,9 @@ from builders import assistant, session, step, user
 from make_scores import format_page
 
 import ctxkit as ck
-from ctxkit.engine import run_replay
-from ctxkit.engine.cache_model.input_cost_prediction import predict_input_cost
-from ctxkit.engine.replay import compute_shared_tokens
+from ctxkit.engine import compute_shared_tokens, predict_input_cost, run_replay
 from ctxkit.errors import BadArguments
-from ctxkit.experiments import SCORE_COLUMN_NAMES
-from ctxkit.experiments.cost_and_loss_scores import SessionAnalysisCache, score_run, score_session
+from ctxkit.experiments import SCORE_COLUMN_NAMES, SessionAnalysisCache, score_run, score_session
 from ctxkit.experiments.rules_comparison_on_one_session import DETAIL_HEADS
 from ctxkit.metrics import PromptAndSharedPrefixSizes
 from ctxkit.policies import Above, Rules, recorded_rules

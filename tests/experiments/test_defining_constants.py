@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from ctxkit._internal.formatting_and_sanitizing import format_percent
+from ctxkit._internal import format_percent
 from ctxkit.experiments import SCORE_COLUMNS
 from ctxkit.metrics import (
     compaction_outcomes,

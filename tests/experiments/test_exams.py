@@ -10,13 +10,14 @@ from builders import assistant, call, result, session, summarised, user
 
 import ctxkit as ck
 from ctxkit.errors import BadArguments
-from ctxkit.experiments import SummaryPromptCandidate, exam
-from ctxkit.experiments.compaction_exam_questions import GAP, make_exam
-from ctxkit.experiments.exams_comparing_ways_to_compact import (
+from ctxkit.experiments import (
     CompactorCandidate,
+    SummaryPromptCandidate,
+    exam,
     grade_answers,
     measure_answerable_share,
 )
+from ctxkit.experiments.compaction_exam_questions import GAP, make_exam
 from ctxkit.session import SizeOnly
 
 NAMES = [

@@ -13,7 +13,7 @@ import pytest
 from builders import assistant, session, usage, user
 
 import ctxkit as ck
-from ctxkit._internal.safe_files import LOCK_NAME, SafeFolder
+from ctxkit._internal import LOCK_NAME, SafeFolder
 from ctxkit.errors import BadArguments, StoreError
 from ctxkit.experiments import write_forecast
 from ctxkit.experiments.next_session_forecasts_and_outcomes import (
@@ -24,7 +24,7 @@ from ctxkit.experiments.next_session_forecasts_and_outcomes import (
     format_trigger_setting,
     load_forecasts,
 )
-from ctxkit.metrics.means_and_prediction_intervals import PredictionInterval, predict_interval
+from ctxkit.metrics import PredictionInterval, predict_interval
 from ctxkit.presets import resolve_rules
 
 START = 1_770_000_000.0

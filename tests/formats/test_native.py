@@ -16,8 +16,7 @@ from msgspec.json import decode, encode
 
 import ctxkit as ck
 from ctxkit.errors import ReadError
-from ctxkit.formats import Source, native, pi
-from ctxkit.formats.native import encode_session_lines
+from ctxkit.formats import Source, encode_session_lines, native, pi
 from ctxkit.formats.untrusted_record_parsing import MOST_COUNT
 from ctxkit.session import (
     Attachment,

@@ -14,9 +14,8 @@ import ctxkit as ck
 from ctxkit.agent import LiveSession, ProviderModel, Workspace, tool
 from ctxkit.magics.turn_display import LiveTurnDisplay
 from ctxkit.metrics import count_groups_by_call, thrash
-from ctxkit.plots import growth
-from ctxkit.plots.savings_thrash_loss_charts import savings_data, thrash_data
-from ctxkit.tokens.live_prompt_sizes import find_call_of_current_size
+from ctxkit.plots import growth, savings_data, thrash_data
+from ctxkit.tokens import find_call_of_current_size
 
 pytestmark = pytest.mark.filterwarnings("default")
 WINDOW = 200_000

@@ -14,7 +14,7 @@ from magics.test_agent_in_a_kernel import Kernel, clear_kernel, errors
 from waiting import PATIENCE, wait_until
 
 import ctxkit as ck
-from ctxkit._internal.formatting_and_sanitizing import TextAndHtml
+from ctxkit._internal import TextAndHtml
 from ctxkit.errors import BadArguments
 from ctxkit.magics.turn_handle_and_approvals import (
     MAX_CALL_CHARS,

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from stand_in_models import COUNT, ECHO, Says, live, run, said
 
-from ctxkit._internal.formatting_and_sanitizing import TextAndHtml, escape_html
+from ctxkit._internal import TextAndHtml, escape_html
 from ctxkit.agent import Delta, LiveSession, ProviderModel, Workspace
 from ctxkit.errors import ModelError
 from ctxkit.magics.turn_display import LiveTurnDisplay, truncate_start

@@ -10,7 +10,7 @@ from itertools import count
 import pytest
 from stand_in_models import COUNT, Says
 
-from ctxkit._internal.chart_style import choose_text_colour
+from ctxkit._internal import choose_text_colour
 from ctxkit.agent import LiveEvent, LiveSession, Workspace
 from ctxkit.magics import turn_display
 from ctxkit.magics.turn_display import TurnRenderer

@@ -264,7 +264,7 @@ def test_what_it_does_not_do_is_said(via):
 
 
 def test_its_own_log_is_found_by_its_conversation(via, tmp_path, monkeypatch):
-    from ctxkit.agent.acp_agent import find_agent_log
+    from ctxkit.agent import find_agent_log
 
     folder = tmp_path / ".qwen/projects/p/chats"
     folder.mkdir(parents=True)

@@ -10,16 +10,16 @@ from typing import TYPE_CHECKING, Any
 
 from metrics.oracle_inputs import PageInputs, PromptHistory, average, divide
 
-from ctxkit.metrics.item_index_and_rule_matching import RuleParaphraseMatcher
-from ctxkit.metrics.losable_items import (
+from ctxkit.metrics import (
     LosableItem,
+    RuleParaphraseMatcher,
     expand_path_endings,
     extract_items,
     extract_items_without_thinking,
     iter_texts_and_argument_strings,
 )
-from ctxkit.session import Text
-from ctxkit.session.tool_call_paths_and_descriptions import (
+from ctxkit.session import (
+    Text,
     get_call_path,
     is_read_tool,
     is_write_tool,

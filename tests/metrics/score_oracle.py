@@ -25,9 +25,10 @@ from metrics.oracle_inputs import (
 )
 
 import ctxkit as ck
-from ctxkit.engine.cache_model.call_features import get_cache_lifetime
-from ctxkit.session import SizeOnly, ToolCall
-from ctxkit.session.tool_call_paths_and_descriptions import (
+from ctxkit.engine import get_cache_lifetime
+from ctxkit.session import (
+    SizeOnly,
+    ToolCall,
     get_call_path,
     is_read_only_tool,
     is_read_tool,

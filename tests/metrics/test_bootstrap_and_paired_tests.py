@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import ctxkit as ck
-from ctxkit.metrics.bootstrap_and_paired_tests import (
+from ctxkit.metrics import (
     compare_settings,
     find_pareto_front,
     summarise_runs,

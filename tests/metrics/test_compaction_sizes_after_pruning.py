@@ -7,12 +7,12 @@ from conftest import sample
 
 import ctxkit as ck
 from ctxkit.engine import run_replay
-from ctxkit.metrics.compaction_savings_and_payback import (
+from ctxkit.metrics import (
     get_replay_compactions,
     get_rules_run_compactions,
 )
 from ctxkit.presets import names, resolve_rules
-from ctxkit.widgets.anti_thrash_guard_widget import MaxCompactionsGuard
+from ctxkit.widgets import MaxCompactionsGuard
 
 PRUNING = [name for name in names() if resolve_rules(name).pruning is not None]
 

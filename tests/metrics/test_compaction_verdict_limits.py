@@ -14,15 +14,13 @@ from metrics.test_thrash import said
 
 import ctxkit as ck
 from ctxkit.metrics import (
+    CombinedCompactionBeforeCall,
     PromptAndSharedPrefixSizes,
     compaction_formulas,
     compaction_outcomes,
-    thrash,
-)
-from ctxkit.metrics.compaction_savings_and_payback import (
-    CombinedCompactionBeforeCall,
     judge_compactions,
     summarise_verdicts,
+    thrash,
 )
 from ctxkit.session import Edit
 

@@ -12,8 +12,7 @@ from msgspec.structs import replace
 import ctxkit as ck
 from ctxkit import tokens
 from ctxkit.errors import BadArguments
-from ctxkit.plots import calibration
-from ctxkit.plots.prompt_size_estimates_chart import calibration_data
+from ctxkit.plots import calibration, calibration_data
 
 
 def grown(*, ratio: float = 2.0, calls: int = 6):

@@ -6,18 +6,16 @@ import pandas as pd
 import pytest
 
 from ctxkit.errors import BadArguments
-from ctxkit.metrics.bootstrap_and_paired_tests import (
+from ctxkit.metrics import (
+    PredictionInterval,
     average_cost_uncertainty_usd,
     compare_settings,
     find_pareto_front,
-    summarise_runs,
-)
-from ctxkit.metrics.means_and_prediction_intervals import (
-    PredictionInterval,
     mean_or_none,
     median_or_none,
     predict_interval,
     sum_if_complete,
+    summarise_runs,
 )
 
 

@@ -10,8 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import ctxkit as ck
-from ctxkit.metrics import LosableItem, extract_items, loss_tables, losses
-from ctxkit.metrics.losable_items import expand_path_endings
+from ctxkit.metrics import LosableItem, expand_path_endings, extract_items, loss_tables, losses
 from ctxkit.metrics.loss_analysis import OracleBound
 from ctxkit.session import Message, Text
 

@@ -13,12 +13,10 @@ from hypothesis import strategies as st
 from metrics.loss_brute_force import by_definition, views_of
 
 import ctxkit as ck
-from ctxkit.engine import run_rules
-from ctxkit.engine.replay import make_session_from_run
-from ctxkit.experiments.sweep_workers import NamedRules, SessionRunner, SweepScoreOptions
-from ctxkit.metrics import loss_tables
+from ctxkit.engine import make_session_from_run, run_rules
+from ctxkit.experiments import NamedRules, SessionRunner, SweepScoreOptions
+from ctxkit.metrics import get_rules_run_visibility, get_session_visibility, loss_tables
 from ctxkit.metrics.loss_analysis import ORACLE_MOMENTS, LossAnalysis
-from ctxkit.metrics.message_visibility import get_rules_run_visibility, get_session_visibility
 from ctxkit.policies import (
     FixedSizeSummariser,
     Rules,

@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 from builders import assistant, session, user
 
-from ctxkit.metrics import PromptAndSharedPrefixSizes, get_prompt_sizes
-from ctxkit.metrics.prompt_sizes_and_contents import has_prompt_sizes
+from ctxkit.metrics import PromptAndSharedPrefixSizes, get_prompt_sizes, has_prompt_sizes
 from ctxkit.session import Message, SizeOnly, Usage
 
 BILLED = assistant("ok", usage=Usage(input_tokens=70, cache_read_tokens=30))

@@ -12,7 +12,7 @@ from conftest import sample
 
 import ctxkit as ck
 from ctxkit.metrics import get_prompt_sizes
-from ctxkit.tokens.message_sizes_from_recorded_prompts import has_mask_processor
+from ctxkit.tokens import has_mask_processor
 
 
 @cache

@@ -9,8 +9,7 @@ from experiments.test_cost_and_loss_scores import talk
 from msgspec.structs import replace
 
 import ctxkit as ck
-from ctxkit.metrics import audits, drift, planted_facts_and_compaction_audits, thrash
-from ctxkit.metrics.bootstrap_and_paired_tests import mcnemar
+from ctxkit.metrics import audits, drift, mcnemar, planted_facts_and_compaction_audits, thrash
 from ctxkit.session import Edit
 
 

@@ -9,12 +9,12 @@ from hypothesis import strategies as st
 
 from ctxkit.metrics import (
     LosableItem,
+    RuleParaphraseMatcher,
     extract_items,
     fact_retention_by_meaning_and_values,
     item_index_and_rule_matching,
     loss_tables,
 )
-from ctxkit.metrics.item_index_and_rule_matching import RuleParaphraseMatcher
 
 RULE = "Never write to the table billing_runs directly, and support Python 3.9 only"
 

@@ -13,7 +13,7 @@ import ctxkit as ck
 from ctxkit.experiments import SCORE_COLUMN_NAMES, SCORE_COLUMNS
 from ctxkit.metrics import FRAME_COLUMNS
 from ctxkit.session import Usage
-from ctxkit.widgets.reports.session_summary import get_session_facts
+from ctxkit.widgets import get_session_facts
 
 TESTS = Path(__file__).parents[1]
 INPUT_USD = 1800 * 3e-6 + 2000 * 0.3e-6 + 400 * 3.75e-6

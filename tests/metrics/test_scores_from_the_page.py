@@ -19,8 +19,7 @@ from metrics.score_oracle import CompactionFigures, compute_derived_columns, com
 from metrics.test_score_and_frame_columns import FREED, HOLDS, make_cycles
 
 import ctxkit as ck
-from ctxkit.experiments import SCORE_COLUMN_NAMES
-from ctxkit.experiments.score_columns import UNCOMPUTED_COLUMNS
+from ctxkit.experiments import SCORE_COLUMN_NAMES, UNCOMPUTED_COLUMNS
 from ctxkit.session import Message
 
 PAGE = Path(__file__).parents[2] / "docs" / "scores.md"

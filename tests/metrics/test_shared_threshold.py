@@ -11,8 +11,7 @@ from widgets.reports.hostile_logs import EVIL, list_leaks
 import ctxkit as ck
 from ctxkit import studies
 from ctxkit.errors import BadArguments
-from ctxkit.metrics import GrowthProfile, optimal_trigger_floor_and_wait
-from ctxkit.metrics.compaction_threshold_for_many_sessions import SharedThreshold
+from ctxkit.metrics import GrowthProfile, SharedThreshold, optimal_trigger_floor_and_wait
 from ctxkit.metrics.threshold_replays import (
     LaterSessionsTrial,
     SessionThresholdCosts,

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 import ctxkit as ck
 from ctxkit.metrics import session_bill
-from ctxkit.widgets.folder_board_rows import make_board_row
+from ctxkit.widgets import make_board_row
 
 FOLDER = sessions_folder()
 MODEL = "gpt-5.5"

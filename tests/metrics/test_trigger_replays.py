@@ -14,7 +14,7 @@ from conftest import sample, sessions_folder
 from msgspec.structs import replace
 
 import ctxkit as ck
-from ctxkit._internal.formatting_and_sanitizing import format_usd
+from ctxkit._internal import format_usd
 from ctxkit.errors import BadArguments
 from ctxkit.metrics import threshold_replays, when_to_compact
 from ctxkit.metrics.threshold_replays import ReplayCostByThreshold

@@ -11,7 +11,7 @@ from metrics.test_view_figures import sources
 
 import ctxkit as ck
 from ctxkit.formats import format_names
-from ctxkit.session.compactions_and_prunings import hides_compactions
+from ctxkit.session import hides_compactions
 
 GOLDEN = Path(__file__).parents[1] / "formats" / "golden"
 LOGS = {p.name.split(".")[0]: p for p in sorted(GOLDEN.iterdir())}

@@ -6,11 +6,11 @@ import pytest
 from builders import assistant, call, result, session, step, summarised, tool_call, user
 
 import ctxkit as ck
-from ctxkit.metrics import user_rules
-from ctxkit.metrics.user_rule_loss_and_breaches import (
+from ctxkit.metrics import (
     UserRuleTimeline,
     UserRuleTimelines,
     trace_user_rules,
+    user_rules,
 )
 
 BAN, TONGUE = "Never push to main.", "Please answer in German."

@@ -14,7 +14,7 @@ from conftest import SEED, sample
 
 import ctxkit
 import ctxkit as ck
-from ctxkit.experiments.cost_and_loss_scores import score_session
+from ctxkit.experiments import score_session
 from ctxkit.metrics.figures_registered_by_view import get_view_value_sources
 from ctxkit.presets import names
 

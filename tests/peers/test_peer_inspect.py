@@ -5,7 +5,7 @@ from peers.scripted_conversations import cleared, history, kept, run, script
 
 from ctxkit import presets
 from ctxkit.policies import apply_policy
-from ctxkit.presets.systems.inspect_trim import OldestShareTrim
+from ctxkit.presets import OldestShareTrim
 from ctxkit.tokens import ContextBudget, get_counter
 
 pytestmark = pytest.mark.peers

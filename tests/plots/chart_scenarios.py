@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-from ctxkit.plots.chart import Chart
+from ctxkit.plots import Chart
 
 HERE = Path(__file__).parent
 if __name__ == "__main__":
@@ -34,7 +34,7 @@ from example_sessions import (  # noqa: E402
 from reference_texts import write_json, write_references  # noqa: E402
 
 import ctxkit as ck  # noqa: E402
-from ctxkit.plots.plotly_to_svg import render_svg_html  # noqa: E402
+from ctxkit.plots import render_svg_html  # noqa: E402
 from ctxkit.session import Edit  # noqa: E402
 
 if TYPE_CHECKING:

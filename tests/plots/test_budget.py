@@ -9,7 +9,7 @@ import pytest
 from builders import assistant, session, summarised, usage
 
 import ctxkit as ck
-from ctxkit.plots.cumulative_agent_input_and_threshold_charts import get_cumulative_input_data
+from ctxkit.plots import get_cumulative_input_data
 from ctxkit.session import Message
 
 

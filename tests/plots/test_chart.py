@@ -25,16 +25,19 @@ from ctxkit._internal.chart_style import (
     TEXT_COLOUR,
     read_plotly_javascript,
 )
-from ctxkit.plots.chart import (
+from ctxkit.plots import (
     PAGE_TEXT_COLOUR,
     Chart,
+    LimitLine,
+    Trace,
+    VerticalMark,
+    XyDrawing,
     apply_page_text_colours,
+    decimate_points,
     escape_plotly_label,
     render_small_table,
 )
-from ctxkit.plots.label_placement_and_thinning import decimate_points
 from ctxkit.plots.plotly_axes_and_traces_as_numbers import choose_ticks, format_tick
-from ctxkit.plots.xy_figure import LimitLine, Trace, VerticalMark, XyDrawing
 
 EVIL = '<script>alert(1)</script><a href="javascript:x()">y</a><img src=x onerror=z()>%{x}$\\href{javascript:x}{y}$\x1b[31m\u202e'
 CHARTS = ["growth", "budget", "composition", "tiles", "savings", "thrash", "diff"]
@@ -308,7 +311,7 @@ def test_the_static_picture_has_each_line_of_a_trace_whose_lines_begin_anywhere(
 
 
 def test_the_head_of_a_column_stands_over_its_cells():
-    from ctxkit.plots.chart import render_small_table
+    from ctxkit.plots import render_small_table
 
     rows = [("Tester", "1,154,725", "257 %"), ("Planner", "20,476", "no limit")]
     heads = re.findall(

@@ -5,9 +5,9 @@ from __future__ import annotations
 from builders import assistant, session, step, summarised, system, usage, user
 
 import ctxkit as ck
-from ctxkit._internal.chart_style import choose_text_colour
+from ctxkit._internal import choose_text_colour
 from ctxkit.metrics import count_groups_by_call
-from ctxkit.plots.composition_chart import composition_data
+from ctxkit.plots import composition_data
 from ctxkit.tokens import estimated_counter
 
 COUNTER = estimated_counter()

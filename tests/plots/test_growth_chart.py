@@ -6,8 +6,7 @@ import pytest
 from builders import assistant, session, summarised, usage, user
 
 import ctxkit as ck
-from ctxkit.metrics import compaction_sizes_and_detection
-from ctxkit.metrics.compaction_sizes_and_detection import measure_compactions
+from ctxkit.metrics import compaction_sizes_and_detection, measure_compactions
 from ctxkit.plots.growth_chart import (
     CompactionMark,
     GrowthLine,

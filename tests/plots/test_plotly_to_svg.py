@@ -16,8 +16,14 @@ from plots.test_chart import EVIL, SAFE_TAGS, Tags, contrast
 from plots.test_plots_of_long_sessions import GIVEN, SETTINGS, long_record
 
 import ctxkit as ck
-from ctxkit.plots.cache_and_prompt_strip_charts import BlockRow, BlockRowsDrawing, BlockSpan
-from ctxkit.plots.chart import Chart, escape_plotly_label
+from ctxkit.plots import (
+    BlockRow,
+    BlockRowsDrawing,
+    BlockSpan,
+    Chart,
+    escape_plotly_label,
+    render_svg_html,
+)
 from ctxkit.plots.cumulative_agent_input_and_threshold_charts import (
     CumulativeAgentTokens,
     CumulativeInputAndThresholds,
@@ -25,7 +31,6 @@ from ctxkit.plots.cumulative_agent_input_and_threshold_charts import (
     draw_cumulative_input_chart,
 )
 from ctxkit.plots.plotly_axes_and_traces_as_numbers import SEQUENTIAL_COLOURS, interpolate_colours
-from ctxkit.plots.plotly_to_svg import render_svg_html
 from ctxkit.plots.sweep_charts import HeatmapDrawing
 
 TABLE = pd.DataFrame({"x": [1, 2, 3, 4], "y": [4.0, 1.0, 3.0, 2.0], "name": [EVIL, "b", "b", "c"]})

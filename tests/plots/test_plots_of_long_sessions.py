@@ -15,9 +15,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import ctxkit as ck
-from ctxkit.plots.compaction_diff_chart import get_diff_data
+from ctxkit.plots import Trace, XyDrawing, get_diff_data
 from ctxkit.plots.label_placement_and_thinning import decimate_stacked_bands
-from ctxkit.plots.xy_figure import Trace, XyDrawing
 from ctxkit.presets import names
 from ctxkit.session import group_edits
 

@@ -10,7 +10,7 @@ from builders import assistant, session, user
 
 import ctxkit as ck
 from ctxkit.errors import BadArguments
-from ctxkit.plots.cache_and_prompt_strip_charts import get_prompt_strip
+from ctxkit.plots import get_prompt_strip
 
 BILLING = ck.read(ck.samples.path())
 

@@ -8,11 +8,10 @@ import pytest
 from builders import assistant, result, session, step, summarised, system, usage, user
 
 import ctxkit as ck
-from ctxkit.plots.compaction_diff_chart import get_diff_data
-from ctxkit.plots.savings_thrash_loss_charts import CompactionSizes, savings_data, thrash_data
+from ctxkit.plots import CompactionSizes, get_diff_data, savings_data, thrash_data
 from ctxkit.session import Edit, Message, group_edits
 from ctxkit.tokens import estimated_counter
-from ctxkit.widgets.session_compactions_widget import list_session_compactions
+from ctxkit.widgets import list_session_compactions
 
 COUNTER = estimated_counter()
 

@@ -11,10 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import ctxkit as ck
-from ctxkit.plots.cache_and_prompt_strip_charts import cache_data
+from ctxkit.plots import cache_data, frontier_data, heatmap_data, loss_data
 from ctxkit.plots.label_placement_and_thinning import place_labels
-from ctxkit.plots.savings_thrash_loss_charts import loss_data
-from ctxkit.plots.sweep_charts import frontier_data, heatmap_data
 
 
 def runs():

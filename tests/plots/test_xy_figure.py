@@ -8,7 +8,7 @@ import re
 import pytest
 
 import ctxkit as ck
-from ctxkit.plots.xy_figure import LimitLine, Trace, VerticalMark, XyDrawing
+from ctxkit.plots import LimitLine, Trace, VerticalMark, XyDrawing
 
 
 @pytest.mark.parametrize("x", [[1, 9, 0, 5], [5, 0, 9, 1]])

@@ -8,7 +8,7 @@ from random_sessions import Fours, by_chance
 import ctxkit as ck
 from ctxkit.engine import make_log_from_session, run_rules
 from ctxkit.policies import Rules, guards, triggers
-from ctxkit.presets.systems.fuseraft import GuardBypassedByTrigger
+from ctxkit.presets import GuardBypassedByTrigger
 
 
 def summary(history, _budget):

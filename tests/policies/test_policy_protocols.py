@@ -25,13 +25,13 @@ from ctxkit.policies import (
     ScheduledPruning,
     Summary,
     UnprunedForecast,
+    as_policy,
     guards,
+    is_fully_scheduled,
+    name_of,
     triggers,
+    unwrap_function,
 )
-from ctxkit.policies.compaction_and_pruning_rules import unwrap_function
-from ctxkit.policies.policy_base_and_chains import as_policy
-from ctxkit.policies.protocols import name_of
-from ctxkit.policies.validated_settings_and_scheduled_prunings import is_fully_scheduled
 from ctxkit.tokens import ContextBudget
 
 ROOM = ContextBudget(200, 50, Fours())

@@ -8,7 +8,7 @@ import pytest
 from conftest import sample, sessions_folder
 
 import ctxkit as ck
-from ctxkit.agent.change_log_intent_log_evidence_graph import build_evidence_graph
+from ctxkit.agent import build_evidence_graph
 from ctxkit.formats import format_names, get_reader
 from ctxkit.policies.result_excerpts_and_offload import format_digest_line
 from ctxkit.policies.texts.tool_outcomes_and_files import OUTCOME_MARKS, collect_actions

@@ -7,16 +7,15 @@ from builders import assistant, call, result, step, user
 from histories import shown, texts
 
 from ctxkit import presets
-from ctxkit.agent import RootFolder
-from ctxkit.agent.memory.session_memory import MemoryFlusher
+from ctxkit.agent import MemoryFlusher, RootFolder
 from ctxkit.errors import BadArguments, ModelError
-from ctxkit.policies import openclaw_safeguard as safeguard
-from ctxkit.policies import result_clearing_and_cache_ttl
-from ctxkit.policies.openclaw_safeguard import (
+from ctxkit.policies import (
     PiSummaryInStages,
     format_failure_line,
     format_failures_section,
+    result_clearing_and_cache_ttl,
 )
+from ctxkit.policies import openclaw_safeguard as safeguard
 from ctxkit.policies.texts import summary_prompts_and_audits
 from ctxkit.presets.openclaw_and_fased_settings import get_effective_reserve
 from ctxkit.presets.systems.fased import get_memory_flush_threshold

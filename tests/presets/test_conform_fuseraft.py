@@ -8,7 +8,7 @@ from histories import CHARS, ROOM, shown, texts
 
 import ctxkit as ck
 from ctxkit import presets
-from ctxkit.agent.live_context_and_transcript import ArtifactOffloader
+from ctxkit.agent import ArtifactOffloader
 from ctxkit.engine import RulesRun, advance_run
 from ctxkit.errors import BadArguments, ModelError
 from ctxkit.policies import (
@@ -23,8 +23,8 @@ from ctxkit.policies import (
     Superseded,
     TrimStage,
     WithoutTools,
+    find_artifact_in_stub,
 )
-from ctxkit.policies.result_excerpts_and_offload import find_artifact_in_stub
 from ctxkit.tokens import ContextBudget
 
 

@@ -7,8 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pi_oracle import COSTED, Cut, pi
 
-from ctxkit.policies import History, MessageLog, PiSummary
-from ctxkit.policies.history.history import find_first_since_compaction
+from ctxkit.policies import History, MessageLog, PiSummary, find_first_since_compaction
 from ctxkit.tokens import PI
 
 A = (["user", "assistant"] * 3, [10] * 6)

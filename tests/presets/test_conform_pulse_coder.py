@@ -9,7 +9,7 @@ from histories import shown, texts
 import ctxkit as ck
 from ctxkit import presets
 from ctxkit.errors import BadArguments, CtxkitError
-from ctxkit.formats.openai import encode_chat_message
+from ctxkit.formats import encode_chat_message
 from ctxkit.policies import Above, Rules, Summary
 from ctxkit.presets.systems.pulse_coder import estimate_tokens_rounded_as_system
 from ctxkit.session import Message, Text, ToolCall

@@ -254,7 +254,7 @@ def test_the_program_looks_only_before_a_turn():
 
 
 def test_names_that_nobody_said_are_paths_files_numbers_and_tickets():
-    from ctxkit.policies.texts.summary_prompts_and_audits import find_invented_identifiers
+    from ctxkit.policies import find_invented_identifiers
 
     said = "We read src/a.py of PR-7, and/or the rest."
     told = "See src/a.py, PR-7, and/or src/ghost.py, ABC-12, read/write v1.2, /etc/made/up.conf."

@@ -9,7 +9,7 @@ from presets.test_loaders import SAMPLES
 
 import ctxkit as ck
 from ctxkit.presets import fuseraft_config as keys
-from ctxkit.presets.config_text_reading_and_writing import load_config
+from ctxkit.presets import load_config
 from ctxkit.presets.fuseraft_config import MAX_REASONS, format_ignored_keys, rank_ignored_key
 from ctxkit.teams import parse_plan
 

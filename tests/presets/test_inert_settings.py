@@ -15,7 +15,7 @@ from presets.test_contract_presets import SMALL, WINDOWS
 import ctxkit as ck
 from ctxkit import presets
 from ctxkit.errors import CtxkitError
-from ctxkit.experiments.sweep_workers import SessionRunner
+from ctxkit.experiments import SessionRunner
 from ctxkit.presets import names, preset
 from ctxkit.presets.inert_settings import (
     INERT_SETTINGS,

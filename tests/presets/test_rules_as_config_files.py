@@ -15,8 +15,7 @@ from hypothesis import strategies as st
 import ctxkit as ck
 from ctxkit._internal import setting_value_validation as value_kinds
 from ctxkit.errors import BadArguments
-from ctxkit.presets import fuseraft_config
-from ctxkit.presets.rules_from_config_files import SYSTEM_CONFIG_FILES
+from ctxkit.presets import SYSTEM_CONFIG_FILES, fuseraft_config
 from ctxkit.presets.systems import (
     ai,
     codex,

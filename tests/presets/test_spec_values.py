@@ -18,9 +18,10 @@ from ctxkit.policies import (
     OldResultsDigest,
     ResultExcerpts,
     Rules,
+    format_reasoning_block,
+    make_failure_marker,
+    write_tool_call_lines,
 )
-from ctxkit.policies.texts.tool_outcomes_and_files import format_reasoning_block
-from ctxkit.policies.tool_evidence_summaries import make_failure_marker, write_tool_call_lines
 from ctxkit.presets import preset, preset_differences
 from ctxkit.session import Message, Text
 

@@ -11,8 +11,7 @@ import pytest
 from ctxkit import presets
 from ctxkit.errors import CtxkitError
 from ctxkit.policies import Above, AntiThrash, Chain, Count, Fallback, Share, Tail, triggers
-from ctxkit.presets import names, preset, preset_differences
-from ctxkit.presets.inert_settings import INERT_SETTINGS
+from ctxkit.presets import INERT_SETTINGS, names, preset, preset_differences
 
 MADE = runpy.run_path(str(Path(__file__).resolve().parents[2] / "docs" / "make_systems.py"))
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ctxkit.session import get_title, make_names_unique, make_unique_titles
-from ctxkit.widgets.data_source import resolve_source
+from ctxkit.widgets import resolve_source
 
 
 def test_a_title_else_the_first_words_else_project_and_day_else_the_id():

@@ -6,8 +6,7 @@ import pytest
 from builders import assistant, call, result, session, tool_call, user
 
 import ctxkit as ck
-from ctxkit.policies.openclaw_safeguard import group_calls_with_results
-from ctxkit.policies.texts.tool_outcomes_and_files import collect_actions
+from ctxkit.policies import collect_actions, group_calls_with_results
 from ctxkit.session import (
     ToolCall,
     describe_call,

@@ -13,9 +13,8 @@ from hypothesis import strategies as st
 from teams.small_teams import DONE, config, made, shown, state, to
 
 import ctxkit as ck
-from ctxkit.presets.config_text_reading_and_writing import load_config
-from ctxkit.teams import parse_plan
-from ctxkit.teams.team_definition import JsonCondition, find_json_object
+from ctxkit.presets import load_config
+from ctxkit.teams import JsonCondition, find_json_object, parse_plan
 from ctxkit.teams.team_factory import load_referenced_files
 
 CONFIGS = Path(__file__).parents[1] / "presets/configs"

@@ -6,14 +6,14 @@ import pytest
 
 from ctxkit.agent import RootFolder
 from ctxkit.errors import BadArguments
-from ctxkit.presets.config_key_mapping import ConfigSection
+from ctxkit.presets import ConfigSection
+from ctxkit.teams import ContextSource
 from ctxkit.teams.handoffs_and_contracts import (
     ContextSourceInputs,
     TurnFilesAndCommands,
     format_handoff,
     parse_context_sources,
 )
-from ctxkit.teams.team_definition import ContextSource
 
 
 def block(folder, path, chars=20):

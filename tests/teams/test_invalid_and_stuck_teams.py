@@ -14,6 +14,7 @@ from teams.small_teams import DONE, config, made, shown, state, to
 
 import ctxkit as ck
 from ctxkit.errors import BadArguments
+from ctxkit.presets import MAX_AGENTS, MAX_STATES, MAX_TRANSITIONS
 from ctxkit.presets.config_text_reading_and_writing import (
     MAX_BYTES,
     MAX_DEPTH,
@@ -21,7 +22,6 @@ from ctxkit.presets.config_text_reading_and_writing import (
     MAX_VALUES,
     load_config,
 )
-from ctxkit.presets.fuseraft_config import MAX_AGENTS, MAX_STATES, MAX_TRANSITIONS
 from ctxkit.teams import parse_plan
 from ctxkit.teams.handoffs_and_contracts import _MAX_CHANGES
 from ctxkit.teams.sub_agents_and_permissions import MAX_GLOBS

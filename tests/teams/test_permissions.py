@@ -9,7 +9,7 @@ from agent import sample_documents as documents
 from teams.small_teams import config, made
 
 from ctxkit.errors import BadArguments
-from ctxkit.teams.team_definition import WritableFiles
+from ctxkit.teams import WritableFiles
 
 ENVELOPE = {"Security": {"FileSystemSandboxPath": ".", "ChangeEnvelope": ["output/**", "*.md"]}}
 READS = {"Plugins": ["FileSystem", "Shell"], "Capabilities": {"FileSystem": ["read"]}}

@@ -8,7 +8,7 @@ import pytest
 from teams.small_teams import config, made
 
 import ctxkit as ck
-from ctxkit.agent.model_calls import count_payload_bytes
+from ctxkit.agent import count_payload_bytes
 from ctxkit.errors import BadArguments
 
 READS = [("read_file", {"path": "a.txt"})] * 4

@@ -13,7 +13,7 @@ import ctxkit as ck
 from ctxkit.agent import LiveSession, Workspace
 from ctxkit.errors import BadArguments, StoreError
 from ctxkit.formats import reading
-from ctxkit.presets.fuseraft_config import MAX_AGENTS
+from ctxkit.presets import MAX_AGENTS
 from ctxkit.teams import make_scripted_agent, parse_plan
 from ctxkit.teams.live_team_sessions import get_session_names
 

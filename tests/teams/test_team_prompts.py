@@ -6,8 +6,12 @@ import pytest
 from teams.small_teams import clock, config, made, shown
 
 import ctxkit as ck
-from ctxkit.agent import ContextStore, MemoryStore, import_files
-from ctxkit.agent.memory.entry_store import get_ctxkit_and_fuseraft_memory_folders
+from ctxkit.agent import (
+    ContextStore,
+    MemoryStore,
+    get_ctxkit_and_fuseraft_memory_folders,
+    import_files,
+)
 from ctxkit.policies import make_entry
 from ctxkit.teams import make_scripted_agent
 

@@ -7,7 +7,7 @@ from teams.small_teams import config, made
 
 import ctxkit as ck
 from ctxkit.errors import BadArguments
-from ctxkit.metrics.team_agent_logs_and_turns import get_agent_logs, get_team_turns
+from ctxkit.metrics import get_agent_logs, get_team_turns
 from ctxkit.session import Message, Session, Text, ToolCall
 from ctxkit.teams import DEMO_TASK
 

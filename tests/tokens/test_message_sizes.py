@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 
 from ctxkit import tokens
 from ctxkit.session import Edit, SizeOnly, Usage
-from ctxkit.tokens import measure_sizes
-from ctxkit.tokens.message_sizes_from_recorded_prompts import (
+from ctxkit.tokens import (
     CountedMessages,
     iter_usage_anchors,
+    measure_sizes,
     split_by_weight,
 )
 

@@ -10,8 +10,7 @@ import json
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import ctxkit as ck
-from ctxkit.metrics import LosableItem, losses
-from ctxkit.metrics.losable_items import extract_text_items
+from ctxkit.metrics import LosableItem, extract_text_items, losses
 from ctxkit.session import Message, Session, Text, ToolCall
 
 if TYPE_CHECKING:

@@ -11,11 +11,14 @@ from hypothesis import strategies as st
 
 import ctxkit as ck
 from ctxkit.errors import BadArguments
-from ctxkit.experiments.setting_advice import MAX_SESSION_SHARE, measure_saving_concentration
-from ctxkit.metrics import when_to_compact
-from ctxkit.metrics.context_growth_and_floor import MAX_TURN_TOKENS, estimate_floor
-from ctxkit.metrics.item_index_and_rule_matching import ItemIndex
-from ctxkit.metrics.losable_items import MessageItemCache
+from ctxkit.experiments import MAX_SESSION_SHARE, measure_saving_concentration
+from ctxkit.metrics import (
+    MAX_TURN_TOKENS,
+    ItemIndex,
+    MessageItemCache,
+    estimate_floor,
+    when_to_compact,
+)
 from ctxkit.metrics.threshold_replays import NEAR_OPTIMAL, LossBoundByThreshold
 from ctxkit.tokens import measure_sizes
 

@@ -17,16 +17,17 @@ from trust_training import (
 )
 
 import ctxkit as ck
-from ctxkit.engine import find_miss_cause, get_call_features, load_training_counts
-from ctxkit.engine.cache_model.call_features import has_reliable_times
-from ctxkit.engine.cache_model.input_cost_prediction import (
+from ctxkit.engine import (
+    find_miss_cause,
+    get_call_features,
+    has_reliable_times,
+    load_training_counts,
     predict_input_cost,
     with_random_reads,
     with_shuffled_reads,
 )
 from ctxkit.engine.cache_model.interval_calibration import LONG_CALLS, MIN_DEVELOPERS
-from ctxkit.metrics import find_cache_misses
-from ctxkit.metrics.cost.replay_cost_model import closure_error
+from ctxkit.metrics import closure_error, find_cache_misses
 
 
 @pytest.fixture(scope="module")

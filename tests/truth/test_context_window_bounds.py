@@ -8,7 +8,7 @@ from builders import assistant, session, summarised, usage, user
 
 import ctxkit as ck
 from ctxkit.engine import find_context_window
-from ctxkit.tokens.context_windows import (
+from ctxkit.tokens import (
     LIKE_WINDOWS_KEY,
     get_context_window,
     share_window_evidence,

@@ -9,20 +9,19 @@ import pytest
 from msgspec.structs import replace
 
 import ctxkit as ck
-from ctxkit.engine import get_call_features, load_training_counts
-from ctxkit.engine.cache_model import miss_rate_estimator
-from ctxkit.engine.cache_model.input_cost_prediction import (
+from ctxkit.engine import (
+    classify_call,
     compute_compaction_read_error,
+    get_call_features,
+    get_class_base,
+    get_recorded_reads,
+    load_training_counts,
     predict_input_cost,
     predict_reads_after_compactions,
     replace_reads,
     with_random_reads,
 )
-from ctxkit.engine.cache_model.training_counts import (
-    classify_call,
-    get_class_base,
-    get_recorded_reads,
-)
+from ctxkit.engine.cache_model import miss_rate_estimator
 from ctxkit.experiments import studies
 from ctxkit.metrics import run_elongation_from_studies
 

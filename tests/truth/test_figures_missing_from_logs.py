@@ -8,8 +8,16 @@ from builders import assistant, session, summarised, usage, user
 
 import ctxkit as ck
 from ctxkit.errors import BadArguments
-from ctxkit.metrics import audits, drift, loss_tables, losses, meaning, thrash, when_to_compact
-from ctxkit.metrics.user_rule_loss_and_breaches import tabulate_compaction_consequences
+from ctxkit.metrics import (
+    audits,
+    drift,
+    loss_tables,
+    losses,
+    meaning,
+    tabulate_compaction_consequences,
+    thrash,
+    when_to_compact,
+)
 from ctxkit.session import Message
 
 SONNET = "claude-sonnet-4-5"

@@ -8,7 +8,7 @@ import pytest
 from truth.raw_log_figures import codex, mini_swe_agent
 
 import ctxkit as ck
-from ctxkit.formats.untrusted_record_parsing import is_failed_exit, parse_exit_code
+from ctxkit.formats import is_failed_exit, parse_exit_code
 
 
 @pytest.mark.parametrize(

@@ -6,8 +6,7 @@ import pytest
 from builders import assistant, result, session, summarised, tool_call, usage, user
 
 import ctxkit as ck
-from ctxkit.tokens import measure_sizes
-from ctxkit.tokens.message_sizes_from_recorded_prompts import find_prompt_drops
+from ctxkit.tokens import find_prompt_drops, measure_sizes
 
 
 def made(*prompts: int, models: tuple[str, ...] = ()):

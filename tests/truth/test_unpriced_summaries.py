@@ -73,7 +73,7 @@ def test_the_two_summaries_of_a_real_log(real):
 @pytest.mark.parametrize("name", ["claude_code", "codex"])
 def test_what_stands_beside_a_summary_is_no_output(name):
     from ctxkit.engine import run_replay
-    from ctxkit.metrics.compaction_savings_and_payback import (
+    from ctxkit.metrics import (
         get_replay_compactions,
         get_rules_run_compactions,
     )

@@ -10,7 +10,7 @@ from builders import assistant, result, session, tool_call, usage, user
 from msgspec.structs import replace
 
 import ctxkit as ck
-from ctxkit._internal.formatting_and_sanitizing import format_usd
+from ctxkit._internal import format_usd
 from ctxkit.errors import BadArguments
 
 TIERED = "claude-sonnet-4-20250514"

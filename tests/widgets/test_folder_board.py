@@ -10,8 +10,8 @@ import pytest
 from widgets.reports.hostile_logs import EVIL, intruders
 
 import ctxkit as ck
-from ctxkit._internal.disk_cache_by_file import FileCache
-from ctxkit.widgets.folder_board import Board, FileBoardRows
+from ctxkit._internal import FileCache
+from ctxkit.widgets import Board, FileBoardRows
 from ctxkit.widgets.folder_board_rows import GROUPINGS, make_board_row
 
 SAMPLE = ck.samples.path("billing")

@@ -7,8 +7,7 @@ from waiting import wait_until
 from widgets.reports.hostile_logs import hostile, intruders
 
 import ctxkit as ck
-from ctxkit.widgets.folder_board import Board
-from ctxkit.widgets.folder_board_rows import make_board_row
+from ctxkit.widgets import Board, make_board_row
 
 SAMPLE = ck.samples.path("billing")
 

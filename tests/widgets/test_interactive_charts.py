@@ -13,7 +13,7 @@ from widgets.team_snapshots_and_long_session import team
 
 import ctxkit as ck
 from ctxkit import tokens
-from ctxkit._internal.formatting_and_sanitizing import format_usd
+from ctxkit._internal import format_usd
 from ctxkit.agent import LiveSession, ScriptedModel, Workspace, get_script
 from ctxkit.errors import BadArguments
 from ctxkit.formats import write_snapshots

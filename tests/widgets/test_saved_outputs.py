@@ -10,8 +10,7 @@ from types import ModuleType, SimpleNamespace
 import pytest
 
 import ctxkit as ck
-from ctxkit._internal.chart_style import read_plotly_javascript
-from ctxkit._internal.formatting_and_sanitizing import NO_MATHJAX
+from ctxkit._internal import NO_MATHJAX, read_plotly_javascript
 from ctxkit.widgets import interactive_view_of_still_chart
 from ctxkit.widgets.base_widget import (
     STATIC_PICTURE_NOTE,

@@ -19,7 +19,7 @@ from ctxkit.widgets.explorer_messages_and_search import MAX_TEXT_CHARS, search_t
 from ctxkit.widgets.python_to_javascript import ROWS_PER_CHUNK
 
 if TYPE_CHECKING:
-    from ctxkit.widgets.session_explorer import Explorer
+    from ctxkit.widgets import Explorer
 
 
 @pytest.fixture

@@ -13,9 +13,9 @@ import ctxkit as ck
 from ctxkit.errors import BadArguments, UnknownName
 from ctxkit.policies import Above, AntiThrash, Rules, Summary
 from ctxkit.presets import resolve_rules
+from ctxkit.widgets import make_setting_controls
 from ctxkit.widgets import trial_replays_and_tables as trials
 from ctxkit.widgets.trial_replays_and_tables import describe_trial_verdict
-from ctxkit.widgets.tuner_controls import make_setting_controls
 
 
 @pytest.fixture(scope="module")

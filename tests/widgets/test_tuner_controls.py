@@ -9,7 +9,7 @@ from builders import assistant, session, usage, user
 
 import ctxkit as ck
 from ctxkit.policies import guards
-from ctxkit.widgets.tuner_controls import make_setting_controls
+from ctxkit.widgets import make_setting_controls
 
 
 @pytest.fixture

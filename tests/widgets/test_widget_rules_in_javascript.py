@@ -16,13 +16,12 @@ import pytest
 from conftest import SEED
 
 from ctxkit import widgets
-from ctxkit.plots.savings_thrash_loss_charts import (
+from ctxkit.plots import (
     find_guard_closing,
     is_guard_off,
     is_saving_too_small,
 )
-from ctxkit.widgets.base_widget import ChartWidget
-from ctxkit.widgets.budget_threshold_hits_widget import judge_turns
+from ctxkit.widgets import ChartWidget, judge_turns
 from ctxkit.widgets.python_to_javascript import (
     CONSTANTS,
     declare_javascript_constants,

@@ -10,11 +10,12 @@ from urllib.parse import quote
 import pytest
 from _internal.redaction.secret_corpus import ALNUM, HEX, block, drawn
 
-from ctxkit._internal.environment_secrets import (
+from ctxkit._internal import (
+    REDACTION_MARK,
     get_environment_secrets,
     get_environment_without_secrets,
+    redact,
 )
-from ctxkit._internal.redaction import REDACTION_MARK, redact
 
 KEY = drawn(11, ALNUM, 24)
 SECRET = [

@@ -7,7 +7,7 @@ import time
 import pytest
 from _internal.redaction.secret_corpus import B64, block, drawn
 
-from ctxkit._internal.redaction import StreamRedactor, redact
+from ctxkit._internal import StreamRedactor, redact
 
 HOSTILE = [
     "-----BEGIN RSA PRIVATE KEY-----\n", "-----BEGIN PRIVATE KEY-----", block(1)[:200] + "\n",

@@ -15,7 +15,7 @@ from _internal.redaction.secret_corpus import (
     prefixed,
 )
 
-from ctxkit._internal.redaction import REDACTION_MARK, StreamRedactor, redact, redact_json
+from ctxkit._internal import REDACTION_MARK, StreamRedactor, redact, redact_json
 
 SEEDS = range(8)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ctxkit._internal.redaction import redact, redact_json
+from ctxkit._internal import redact, redact_json
 
 SHAPED = [
     "sk-abcdefghijklmnop",

@@ -10,7 +10,7 @@ from _internal.redaction.secret_corpus import B64, INNOCENT, beside, block, draw
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ctxkit._internal.redaction import StreamRedactor, redact
+from ctxkit._internal import StreamRedactor, redact
 
 TEXTS = [text for _, text, _ in [*prefixed(3), *beside(3)]]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ctxkit._internal.redaction import redact
+from ctxkit._internal import redact
 from ctxkit._internal.redaction_rule_and_hidden_characters import TextWithoutHiddenCharacters
 
 PIECES = [

@@ -7,8 +7,7 @@ from hypothesis import strategies as st
 
 from ctxkit.agent import MemoryDigestLimits, MemoryStore
 from ctxkit.agent.memory.entry_store import find_surplus_entries
-from ctxkit.policies import MEMORY_TYPES, make_entry
-from ctxkit.policies.memory_ranking_and_digests import get_entry_kind
+from ctxkit.policies import MEMORY_TYPES, get_entry_kind, make_entry
 
 SMALL = MemoryDigestLimits(
     items=4, chars=400, kinds={"fact": (2, 300), "note": (2, 300), "procedure": (1, 90)}

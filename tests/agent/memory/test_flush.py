@@ -12,8 +12,7 @@ from stand_in_models import COUNT, USAGE, Says, agent, run, said
 from ctxkit import presets
 from ctxkit.agent import RootFolder
 from ctxkit.errors import BadArguments, ModelError
-from ctxkit.policies import Above, Rules, Summary
-from ctxkit.policies.lesson_extraction_and_recall import MemoryFlushSettings
+from ctxkit.policies import Above, MemoryFlushSettings, Rules, Summary
 from ctxkit.session import ToolCall
 
 BEFORE = MemoryFlushSettings(below=45_000)

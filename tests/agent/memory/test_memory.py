@@ -14,11 +14,14 @@ from ctxkit.agent import MemoryDigestLimits, MemoryEntry, MemoryStore
 from ctxkit.agent.memory import format_digest, format_memory_block, rank_by_score, sort_by_type
 from ctxkit.agent.memory.entry_store import MAX_ENTRIES, MemoryFolder
 from ctxkit.errors import BadArguments, StoreError
-from ctxkit.policies import MEMORY_TYPES, make_entry
-from ctxkit.policies.memory_entries import decode_entry, encode_entry, get_memory_folder_name
-from ctxkit.policies.memory_ranking_and_digests import (
+from ctxkit.policies import (
+    MEMORY_TYPES,
     MemoryEntryRanker,
+    decode_entry,
+    encode_entry,
     extract_query_terms,
+    get_memory_folder_name,
+    make_entry,
     score_entry,
 )
 

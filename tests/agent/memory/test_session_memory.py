@@ -20,8 +20,8 @@ from ctxkit.agent import (
     SessionMemory,
     WebhookMemoryProvider,
     Workspace,
+    make_memory_provider,
 )
-from ctxkit.agent.memory.providers import make_memory_provider
 from ctxkit.policies import Above, LessonRecall, Rules, Summary, make_entry
 from ctxkit.session import Usage
 from ctxkit.tokens import estimate_schema_tokens

@@ -9,7 +9,7 @@ import sys
 import pytest
 from builders import assistant, call, result, system, user
 
-from ctxkit._internal.redaction import redact
+from ctxkit._internal import redact
 from ctxkit.agent import (
     ProviderModel,
     Request,
@@ -20,8 +20,7 @@ from ctxkit.agent import (
     openai_compaction,
 )
 from ctxkit.errors import ModelError
-from ctxkit.formats import to_chat_messages
-from ctxkit.formats.chat_completions_conversion import add_cache_marks, parse_chat_usage
+from ctxkit.formats import add_cache_marks, parse_chat_usage, to_chat_messages
 from ctxkit.session import ToolSchema
 
 TOOLS = (

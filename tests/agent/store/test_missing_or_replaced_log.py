@@ -13,8 +13,7 @@ from builders import assistant, session, user
 from stand_in_models import live, said
 
 import ctxkit as ck
-from ctxkit.agent import SessionLog, Workspace
-from ctxkit.agent.ctxkit_folder_and_session_trust import check_session_name
+from ctxkit.agent import SessionLog, Workspace, check_session_name
 from ctxkit.errors import BadArguments, StoreError
 
 

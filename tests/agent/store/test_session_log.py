@@ -15,8 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import ctxkit as ck
-from ctxkit.agent import SessionLog, list_checkpoints
-from ctxkit.agent.session_log import MAX_CHECKPOINTS, get_checkpoint
+from ctxkit.agent import MAX_CHECKPOINTS, SessionLog, get_checkpoint, list_checkpoints
 from ctxkit.errors import BadArguments, StoreError
 
 FRESH = session(id="0000abcd", model="scripted/tour", started=1_800_000_000.0)

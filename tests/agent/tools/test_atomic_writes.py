@@ -17,9 +17,7 @@ import pytest
 from conftest import ALL, SEED
 from waiting import PATIENCE
 
-from ctxkit._internal import safe_files
-from ctxkit._internal.redaction import REDACTION_MARK
-from ctxkit._internal.safe_files import SafeFolder
+from ctxkit._internal import REDACTION_MARK, SafeFolder, safe_files
 from ctxkit.agent import RootFolder, make_file_tools
 from ctxkit.errors import BadArguments, StoreError
 

@@ -171,7 +171,7 @@ def test_what_may_not_be_read_is_not_no_hits(kit, root, monkeypatch):
 
 def test_a_folder_that_fails_is_named(root, monkeypatch):
     """The superuser may enter anything: a folder fails by a stand-in here."""
-    from ctxkit._internal.safe_files import SafeFolder
+    from ctxkit._internal import SafeFolder
 
     entries = SafeFolder.entries
 

@@ -8,14 +8,16 @@ import inspect
 import pytest
 from builders import tool_call
 
-from ctxkit.agent import RootFolder, run_tool, tool
-from ctxkit.agent.tools.execution_and_results import TOOL_ALIASES, resolve_alias
-from ctxkit.agent.tools.python_shell_and_summary_tools import (
+from ctxkit.agent import (
     TOOL_NAMES,
+    RootFolder,
     make_inert_brief_and_summary_tools,
     make_tools,
+    run_tool,
+    tool,
 )
-from ctxkit.policies.result_excerpts_and_offload import format_stub
+from ctxkit.agent.tools.execution_and_results import TOOL_ALIASES, resolve_alias
+from ctxkit.policies import format_stub
 from ctxkit.session import Message
 from ctxkit.teams.sub_agents_and_permissions import ASKING
 

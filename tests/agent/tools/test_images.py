@@ -11,14 +11,15 @@ import pytest
 from builders import tool_call
 
 from ctxkit.agent import (
+    MAX_IMAGE_BYTES,
     RootFolder,
     image_from_bytes,
+    image_from_value,
     make_file_tools,
     make_python_tool,
     run_tool,
     tool,
 )
-from ctxkit.agent.tools.execution_and_results import MAX_IMAGE_BYTES, image_from_value
 from ctxkit.errors import BadArguments
 from ctxkit.session import Attachment, Text
 

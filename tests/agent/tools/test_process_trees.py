@@ -19,9 +19,15 @@ from waiting import HANG, PATIENCE, wait_until
 
 import ctxkit
 from ctxkit import gates
-from ctxkit.agent import McpServer, RootFolder, make_shell_tool, process_supervisor, run_tool
+from ctxkit.agent import (
+    McpServer,
+    ProcessTree,
+    RootFolder,
+    make_shell_tool,
+    process_supervisor,
+    run_tool,
+)
 from ctxkit.agent.acp_client import MAX_RUNNING_AGENTS, AcpClient
-from ctxkit.agent.child_processes import ProcessTree
 from ctxkit.errors import BadArguments, ModelError
 from ctxkit.session import ToolCall
 

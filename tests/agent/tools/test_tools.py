@@ -12,13 +12,17 @@ from inspect import signature
 import pytest
 from waiting import wait_until
 
-from ctxkit.agent import RootFolder, make_file_tools, make_python_tool, make_shell_tool, tool
-from ctxkit.agent.tools import file_search
-from ctxkit.agent.tools.python_shell_and_summary_tools import (
+from ctxkit.agent import (
     TOOL_NAMES,
+    RootFolder,
+    make_file_tools,
     make_inert_brief_and_summary_tools,
+    make_python_tool,
+    make_shell_tool,
     make_tools,
+    tool,
 )
+from ctxkit.agent.tools import file_search
 from ctxkit.agent.tools.tool import convert_arguments
 from ctxkit.errors import BadArguments, StoreError
 

@@ -10,12 +10,13 @@ from cached_sessions import MODEL, growing, reply
 from msgspec.structs import replace
 
 from ctxkit import prices
-from ctxkit.engine import find_miss_cause, get_call_features
-from ctxkit.engine.cache_model.call_features import get_written_cache_lifetime, is_miss
-from ctxkit.engine.cache_model.input_cost_prediction import (
+from ctxkit.engine import (
+    find_miss_cause,
+    get_call_features,
     make_input_cost_function,
     predict_input_cost,
 )
+from ctxkit.engine.cache_model.call_features import get_written_cache_lifetime, is_miss
 from ctxkit.engine.cache_model.interval_calibration import select_calibration_sessions
 from ctxkit.engine.cache_model.training_counts import (
     CallClassCounts,

@@ -14,8 +14,9 @@ from msgspec.structs import replace
 from trust_training import DeveloperLog, count_logs, select_distinct_sessions
 
 import ctxkit as ck
-from ctxkit.engine import get_call_features, load_training_counts
-from ctxkit.engine.cache_model.input_cost_prediction import (
+from ctxkit.engine import (
+    get_call_features,
+    load_training_counts,
     predict_input_cost,
     prepare_prediction,
     replace_reads,

@@ -11,7 +11,7 @@ from builders import session, summarised, user
 from cached_sessions import reply
 
 import ctxkit as ck
-from ctxkit.engine.cache_model.input_cost_prediction import (
+from ctxkit.engine import (
     compute_compaction_read_error,
     predict_reads_after_compactions,
 )

@@ -7,7 +7,7 @@ from trust_studies import list_closed_loop_rules
 
 import ctxkit as ck
 from ctxkit import studies
-from ctxkit._internal.formatting_and_sanitizing import format_change
+from ctxkit._internal import format_change
 from ctxkit.agent import GIVE_UP_TEXT
 
 SMALL = {"questions": 24, "services": 12, "lines": 60}

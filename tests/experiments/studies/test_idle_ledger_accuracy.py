@@ -11,8 +11,8 @@ import pytest
 from msgspec.structs import replace
 
 from ctxkit import studies
+from ctxkit.metrics import find_pauses
 from ctxkit.metrics.cost import pause_cost_by_choice
-from ctxkit.metrics.cost.pause_cost_by_choice import find_pauses
 
 accuracy = studies.idle_cost_and_pause_choice_accuracy
 PAGE = Path(__file__).parents[3] / "docs" / "idle.md"

@@ -9,7 +9,7 @@ import pytest
 
 from ctxkit import studies
 from ctxkit.engine import run_replay
-from ctxkit.policies.rules_modifiers import keep_rules
+from ctxkit.policies import keep_rules
 from ctxkit.presets import preset
 
 PAGE = Path(__file__).parents[3] / "docs" / "keep-rules.md"

@@ -9,7 +9,7 @@ import pytest
 
 from ctxkit import studies
 from ctxkit.errors import BadArguments
-from ctxkit.policies.user_rule_extraction import SentenceKind, parse_rules_and_statements
+from ctxkit.policies import SentenceKind, parse_rules_and_statements
 
 PAGE = Path(__file__).parents[3] / "docs" / "keep-rules.md"
 RULE = "Never mail the tax office."

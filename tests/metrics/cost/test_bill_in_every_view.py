@@ -70,7 +70,7 @@ def test_a_summary_without_a_price_leaves_the_session_without_a_cost_in_every_vi
 
 def test_a_total_that_the_log_states_is_the_cost_in_every_view():
     from ctxkit.cli.session_index import index_session
-    from ctxkit.widgets.folder_board_rows import make_board_row
+    from ctxkit.widgets import make_board_row
 
     log = session(user(), assistant("ok"), details={"cost_usd": 0.25})
     assert ck.frame(log, per="session")["cost_usd"].tolist() == [0.25]
@@ -129,7 +129,7 @@ def test_a_folder_has_one_total_on_the_board_in_the_list_and_in_the_frames(
 
 def test_errors_of_a_common_sign_do_not_cancel_out():
     """Ten sessions whose dollars are each known within $1: their mean is known within $1."""
-    from ctxkit.metrics.bootstrap_and_paired_tests import average_cost_uncertainty_usd
+    from ctxkit.metrics import average_cost_uncertainty_usd
 
     runs = pd.DataFrame(
         [

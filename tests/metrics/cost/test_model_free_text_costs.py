@@ -6,11 +6,10 @@ import pytest
 from builders import assistant, session, summarised, usage, user
 
 import ctxkit as ck
-from ctxkit.engine.run_and_session_conversion import get_run_of_replay
-from ctxkit.experiments.cost_and_loss_scores import SessionAnalysisCache, score_run
+from ctxkit.engine import get_run_of_replay
+from ctxkit.experiments import SessionAnalysisCache, score_run
 from ctxkit.metrics import session_bill
-from ctxkit.policies import FuseraftSummary, HybridSummary, Rules
-from ctxkit.policies.tool_evidence_summaries import HybridSummariser
+from ctxkit.policies import FuseraftSummary, HybridSummariser, HybridSummary, Rules
 from ctxkit.session import Text, Usage
 
 SAMPLE = ck.samples.path("billing")

@@ -11,13 +11,10 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 import ctxkit as ck
-from ctxkit.engine import make_log_from_session, run_rules
-from ctxkit.engine.replay import compute_shared_tokens
-from ctxkit.experiments.cost_and_loss_scores import score_run
-from ctxkit.experiments.sweep_workers import SessionRunner
-from ctxkit.metrics import PromptAndSharedPrefixSizes, ReplayCostModel
+from ctxkit.engine import compute_shared_tokens, make_log_from_session, run_rules
+from ctxkit.experiments import SessionRunner, score_run
+from ctxkit.metrics import PromptAndSharedPrefixSizes, ReplayCostModel, RunPromptSizes
 from ctxkit.metrics.cost.replay_cost_model import LogPrefixSums, TokenSumsByPriceTier, bill_replay
-from ctxkit.metrics.prompt_sizes_and_contents import RunPromptSizes
 from ctxkit.policies import Above, Clear, FixedSizeSummariser, Rules, Summary
 from ctxkit.session import Usage
 

@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 from widgets.reports.hostile_logs import hostile, intruders
 
 import ctxkit as ck
-from ctxkit._internal.chart_style import choose_text_colour
-from ctxkit._internal.tables import display_width
+from ctxkit._internal import choose_text_colour, display_width
 from ctxkit.metrics import session_bill
 from ctxkit.metrics.cost.spend_by_turn_tool_file import SPLITS, Spend
 from ctxkit.session import ToolSchema, Usage

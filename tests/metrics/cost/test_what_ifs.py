@@ -10,7 +10,7 @@ from builders import assistant, session, summarised, user
 
 import ctxkit as ck
 from ctxkit.session import Usage
-from ctxkit.tokens.provider_rules import get_comparison_models
+from ctxkit.tokens import get_comparison_models
 
 MODEL = "claude-sonnet-4-5"
 

@@ -8,8 +8,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from ctxkit.metrics import build_frame
 from ctxkit.metrics.frames.frame_column import BOOL, FLOAT, INT, TEXT, TIME, FrameColumn
-from ctxkit.metrics.frames.typed_frame_builder import build_frame
 
 YEAR_2262 = 9_223_000_000.0
 """Seconds; nanoseconds of 64 bits end in that year."""

@@ -14,9 +14,8 @@ from hypothesis import strategies as st
 from make_frames import format_page
 
 import ctxkit as ck
-from ctxkit.metrics import FRAME_COLUMNS
+from ctxkit.metrics import FRAME_COLUMNS, build_frame
 from ctxkit.metrics.frames.frame_column import BOOL, FLOAT, INT, TEXT, TIME, FrameColumn
-from ctxkit.metrics.frames.typed_frame_builder import build_frame
 from ctxkit.session import Attachment, Edit, Message, SizeOnly, Text, Usage
 
 PERS = list(FRAME_COLUMNS)

@@ -9,10 +9,10 @@ import pytest
 from builders import assistant, user
 from random_sessions import Fours
 
-from ctxkit.policies import MessageLog
-from ctxkit.policies.history.edited_head import (
+from ctxkit.policies import (
     EditedHead,
     HeadItem,
+    MessageLog,
     ReplacementMessage,
     SizeOnlySummary,
 )

@@ -20,8 +20,8 @@ from ctxkit.policies import (
     Schedule,
     ScheduledPruning,
     apply_policy,
+    is_fully_scheduled,
 )
-from ctxkit.policies.validated_settings_and_scheduled_prunings import is_fully_scheduled
 from ctxkit.tokens import ContextBudget
 
 SEEDS = st.integers(0, 10**6)

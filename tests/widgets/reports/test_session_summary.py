@@ -10,9 +10,9 @@ from builders import assistant, session, summarised, usage, user
 from widgets.reports.hostile_logs import EVIL, hostile, intruders
 
 import ctxkit as ck
-from ctxkit._internal.tables import display_width
+from ctxkit._internal import display_width
 from ctxkit.formats import Sessions, samples
-from ctxkit.widgets.reports.session_summary import tabulate_turns
+from ctxkit.widgets import tabulate_turns
 
 SAMPLE = ck.samples.path("billing")
 
