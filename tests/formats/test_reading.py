@@ -110,6 +110,27 @@ def test_missing_forbidden_and_strange_places_are_errors(tmp_path: Path) -> None
         ck.read(" ")
 
 
+def test_an_error_names_the_file_before_the_reason(tmp_path: Path) -> None:
+    two = tmp_path / "two"
+    two.mkdir()
+    for name in ("a.jsonl", "b.jsonl"):
+        ck.write(ck.read([{"role": "user", "content": name}]), two / name)
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    chat = put(tmp_path, "chat.json", b'[{"role": "user", "content": "a"}]')
+    for path, format_name, reason in (
+        (tmp_path / "none.jsonl", None, "there is no such file"),
+        (empty, None, "the folder holds no session"),
+        (two, None, "expected one session, found 2"),
+        (chat, "swe-agent", "expected a swe-agent session, found "),
+    ):
+        with pytest.raises(ReadError) as caught:
+            ck.read(path, format=format_name)
+        assert caught.value.path == str(path)
+        assert str(caught.value).startswith(f"{path}: {reason}")
+        assert str(path) not in caught.value.why
+
+
 @pytest.mark.parametrize(
     ("data", "said"),
     [
