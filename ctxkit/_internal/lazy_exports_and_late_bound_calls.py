@@ -22,9 +22,9 @@ def lazy_exports(
     Args:
         package: the package's `__name__`.
         file: its `__file__`; the stub is in the same folder.
-            Every `from .module import name` of the stub, also `as` another name, is a name of the
-            package; `from . import module` a module. Names below `DEVELOPERS_PART` can be imported,
-            but are not in `__dir__` and `__all__`.
+            Every `from .module import name as name` of the stub is a name of the package;
+            `from . import module as module` a module. Names below `DEVELOPERS_PART` can be
+            imported, but are not in `__dir__` and `__all__`.
     """
     with open(f"{file.rpartition('.')[0]}.pyi", encoding="utf-8") as stub:  # noqa: PTH123  `pathlib` would cost as much again
         for_users, _, for_developers = stub.read().partition(DEVELOPERS_PART)
@@ -37,9 +37,9 @@ def lazy_exports(
         if name not in exports:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
         module, original = exports[name]
-        if not module:
+        if module == ".":
             return import_module(f".{original}", package)  # the import binds it
-        owner = import_module(f".{module}", package)
+        owner = import_module(module, package)
         try:
             value = getattr(owner, original)
         except AttributeError:
@@ -56,18 +56,19 @@ def make_dunder_dir(names: Iterable[str]) -> Callable[[], list[str]]:
 
 
 def _read_stub(text: str) -> dict[str, tuple[str, str]]:
-    """Return each name of a stub with its module, relative to the package, and its name there.
+    """Return each name of a stub with its module, as the stub names it, and its name there.
 
     The imports are as the formatter writes them. They are read as text, as importing `ast` or `re`
     would take longer than the whole import of ctxkit.
     """
     exports = {}
-    for statement in text.split("\nfrom .")[1:]:
+    for statement in text.split("\nfrom ")[1:]:
         module, _, rest = statement.partition(" import ")
         names = rest[1 : rest.index(")")] if rest.startswith("(") else rest.partition("\n")[0]
         for item in filter(None, (part.strip() for part in names.split(","))):
             original, _, name = item.partition(" as ")
-            exports[name or original] = (module, original)
+            if name:  # without `as` a stub imports for itself
+                exports[name] = (module, original)
     return exports
 
 
