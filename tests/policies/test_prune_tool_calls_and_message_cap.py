@@ -87,3 +87,12 @@ def test_modes_are_checked():
 def test_the_cap_keeps_the_head_and_skips_leading_results():
     h = shown(system(id="s"), user(id="u"), steps(6))
     assert ids(MessageCountCap(max_messages=7)(h, ROOM))[2:] == ["call5", "res5", "call6", "res6"]
+
+
+def test_the_cap_keeps_a_protected_group_that_fills_the_end():
+    """The newest messages are results of one reply; with one of them pinned, the group stays."""
+    calls = [tool_call(id=f"k{n}") for n in range(4)]
+    group = [assistant("", *calls, id="all"), *(result("r", c, id=f"r{c.id}") for c in calls)]
+    group[-1] = result("r", calls[-1], id="pinned", pinned=True)
+    h = shown(user(id="u"), steps(2), group)
+    assert ids(MessageCountCap(max_messages=3)(h, ROOM)) == ["u", *(m.id for m in group)]

@@ -339,3 +339,17 @@ def test_the_summaries_that_stay_are_counted_by_the_same_measure():
         History.start(log, 0), ContextBudget(1_000, 0, Fours())
     )
     assert [m.text[0] for m in left.messages] == ["s", "y", "z"]
+
+
+@pytest.mark.parametrize(
+    ("keep_tokens", "estimated", "left"),
+    [(250, False, 2), (249, False, 1), (9, True, 3), (6, True, 2), (5, True, 1)],
+)
+def test_a_window_counts_the_fixed_part_in_tokens_only(keep_tokens, estimated, left):
+    """A system's own estimate is of messages; system prompt and tools are outside of it."""
+    messages = [user("x" * 400), user("y" * 400), user("z" * 400), user("w" * 400), assistant()]
+    log = MessageLog.of(messages, Fours(), estimator=Equal(3), fixed=50)
+    history = History.start(log, 0)
+    assert (history.tokens, history.estimated) == (450, 12)
+    window = Window(keep_tokens=keep_tokens, estimated=estimated)
+    assert len(window(history, ContextBudget(1_000, 0, Fours()))) == left

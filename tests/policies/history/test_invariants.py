@@ -58,6 +58,16 @@ def test_a_call_without_ids_counts_its_results():
         )
 
 
+def test_of_results_without_ids_the_first_call_is_named():
+    """Which call lost its result cannot be known, so the sentence names the first of the reply."""
+    log = (user(), CALLS_ASKED, result("1", None, "ls"), result("2", None, "cat"))
+    for one in (2, 3):
+        assert (
+            CallsHaveResults().broken(unchecked(log, 0, 1, one))
+            == "Tool call ls (a) lost its result."
+        )
+
+
 # -- Every tool result has its call.
 
 RESULTS_LOG = (user(), *step("ls"), *step("cat"))
