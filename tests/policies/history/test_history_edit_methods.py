@@ -95,6 +95,39 @@ def test_what_stays_stays_in_its_place():
     assert h.shorten({0: ".", 2: "."}) is h
 
 
+@pytest.mark.parametrize("has_head", [False, True])
+def test_one_text_for_all_results_leaves_out_the_protected_ones(has_head):
+    """A pinned result and one that waits for an approval, in the log or in an edited head."""
+    asked = call("rm", "a", path="x")
+    waiting = result("waits " * 40, asked, pending=True)
+    pinned = call("cat", "b", path="x")
+    h = shown(
+        user("first"),
+        *step(text="old " * 40),
+        *(asked, waiting),
+        *step(text="new " * 40),
+        *(pinned, result("pinned " * 40, pinned, pinned=True)),
+        user("Go on."),
+    )
+    if has_head:
+        h = h.replace({8: "noted " * 40, 9: "Go on at once."}, reason="test").drop([0])
+    new = h.shorten(h.role("tool"), "[gone]")
+    assert [m.text.split()[0] for m in new.messages if m.role == "tool"] == [
+        "[gone]",
+        "waits",
+        "[gone]",
+        "pinned",
+    ]
+
+
+def test_a_protected_result_before_a_summary_keeps_its_text():
+    asked = call("cat", "b", path="x")
+    pinned = result("pinned " * 40, asked, pinned=True)
+    h = shown(asked, pinned, *step(), *step(), *step(), user()).summarise(8, "So far: nothing.")
+    assert roles(h) == ["assistant", "tool", "summary", "user"]
+    assert h.shorten(h.role("tool"), "[gone]") is h
+
+
 def test_a_cut_behind_what_stays_changes_nothing():
     h = shown(system(), system("And be kind."), user(), *step(), user())
     assert h.drop(2) is h

@@ -68,6 +68,13 @@ def test_of_results_without_ids_the_first_call_is_named():
         )
 
 
+def test_a_reply_that_begins_the_log_needs_its_results():
+    log = (CALLS_ASKED, *CALLS_LOG[2:], user())
+    assert CallsHaveResults().broken(unchecked(log, 0, 1, 2, 3)) is None
+    assert CallsHaveResults().broken(unchecked(log, 0, 3)) == "Tool call ls (a) lost its result."
+    assert CallsHaveResults().broken(unchecked(log, 0, 1)) == "Tool call cat (b) lost its result."
+
+
 # -- Every tool result has its call.
 
 RESULTS_LOG = (user(), *step("ls"), *step("cat"))
