@@ -128,6 +128,21 @@ def test_fa8_failed_tools_are_listed():
     assert format_failures_section([]) == ""
 
 
+def test_fa8_a_summary_lists_the_failed_tools_of_what_it_replaces():
+    """not those of the turn that stays, and no tool that did its work"""
+    turns = [
+        (user(LONG), call("bash", call_id), result(text, call_id, "bash", is_error=text != "fine"))
+        for call_id, text in (("a", "boom 1"), ("b", "fine"), ("c", "boom 2"), ("d", "boom 3"))
+    ]
+    new = PiSummaryInStages(keep_turns=1, summariser=say())(shown(*turns, counter=PI), ROOM)
+    assert texts(new) == [
+        "SUMMARY\n\n## Tool Failures\n- bash: boom 1\n- bash: boom 2",
+        LONG,
+        "bash",
+        "boom 3",
+    ]
+
+
 @pytest.mark.parametrize(
     ("summary", "why"),
     [

@@ -283,6 +283,10 @@ def test_fu39_the_program_keeps_messages_the_document_replies():
         == 5
     )
     assert len(FuseraftSummary(keep_replies=4, summariser=maker)(shown(talk(9)), ROOM)) == 9
+    one = FuseraftSummary(keep_replies=1, quirks=True, summariser=maker)(shown(talk(9)), ROOM)
+    assert [m.text for m in one.messages][1:] == [shown(talk(9))[-1].text]
+    most = FuseraftSummary(keep_replies=99, quirks=True, summariser=maker)(shown(talk(9)), ROOM)
+    assert [m.text for m in most.messages][1:] == [m.text for m in shown(talk(9))][1:]
 
 
 def test_fu40_prefix_blocks_stand_before_the_summary_in_order():

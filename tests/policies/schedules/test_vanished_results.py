@@ -8,6 +8,7 @@ from histories import CHARS
 from policies.schedules.test_schedules import holds
 
 from ctxkit.policies import CacheTtl, History, MessageLog, Schedule, ScheduledPruning
+from ctxkit.policies.schedules import UNDO_CHANGE
 from ctxkit.tokens import ContextBudget
 
 
@@ -41,6 +42,31 @@ def test_the_oldest_results_are_cleared_by_what_each_of_them_saves(limit):
     )  # fmt: skip
     sizes = (500, 3000, 700, 900, 400, 1500, 600, 2000)
     holds((HideOldResult(), rule), make_talk(sizes), limit)
+
+
+class HideResultForAWhile(ScheduledPruning):
+    """Hide the second result with its call, while three to six results are there."""
+
+    def schedule(self, view, _budget):
+        results = view.memory.setdefault("results", [])
+        for new in view.iter_visibility_changes("tool"):
+            results += new.arrived
+            hides = 3 <= len(results) < 7
+            if hides != view.memory.get("hides", False):
+                view.memory["hides"] = hides
+                for p in (results[1], results[1] - 1):
+                    view.change(p, None if hides else UNDO_CHANGE, since=new.call)
+
+
+@pytest.mark.parametrize("limit", range(400, 4000, 300))
+def test_a_result_that_comes_back_is_cleared_in_its_place(limit):
+    """It stands before results that the sums contain already."""
+    rule = CacheTtl(
+        ttl_seconds=0, keep_last_assistants=0, soft_trim_ratio=0.0, hard_clear_ratio=0.3,
+        soft_trim_max_chars=9000, min_prunable_tool_chars=0,
+    )  # fmt: skip
+    sizes = (500, 3000, 700, 900, 400, 1500, 600, 2000)
+    holds((HideResultForAWhile(), rule), make_talk(sizes), limit)
 
 
 class HideTwoReplies(ScheduledPruning):
