@@ -174,3 +174,17 @@ def test_a_lesson_that_is_still_in_the_prompt_is_not_recalled():
     recalled = next(m.text for m in new.messages if m.kind == RECALLED_KIND)
     assert wishes[0] in [m.text for m in new.messages]
     assert [wish in recalled for wish in wishes] == [False, True, True]
+
+
+@pytest.mark.parametrize(
+    ("request_text", "recalled"),
+    [("Go on.", 1), ("Go on with the invoices.", 0), ("Go on with the parser.", 1)],
+)
+def test_the_words_of_the_last_request_come_before_age(request_text, recalled):
+    """Of two wishes one fits; without a word of the request in either it is the newer one."""
+    wishes = ("Always sort the invoices by date.", "Never touch the tests of the parser.")
+    talk = [m for wish in wishes for m in (user(wish), assistant("Done."))]
+    history = shown(*talk, user(request_text))
+    new = (KeepTurns(keep_turns=1) | LessonRecall(items=1))(history, ROOM)
+    text = next(m.text for m in new.messages if m.kind == RECALLED_KIND)
+    assert [wish in text for wish in wishes] == [recalled == 0, recalled == 1]

@@ -76,6 +76,14 @@ def test_what_has_no_words_is_said_as_it_stands():
     assert ExtractiveSummariser().extract(messages, 100) == "User: y\nAssistant: ?"
 
 
+def test_what_has_no_words_is_cut_at_the_budget():
+    """3.5 characters per token, of the messages one per line."""
+    whole = "User: ???\nAssistant: !\nUser: !!!"
+    messages = [user("???"), assistant("!"), user("!!!")]
+    made = [ExtractiveSummariser().extract(messages, tokens) for tokens in range(1, 12)]
+    assert made == [whole[: int(3.5 * tokens)] for tokens in range(1, 12)]
+
+
 def test_a_large_passage_stays_quick_and_bounded():
     text = ExtractiveSummariser(tokens=200)(
         passage(*(user(f"Fact {n}: value {n * 7} in file src/f{n}.py.") for n in range(1500)))
