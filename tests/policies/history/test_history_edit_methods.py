@@ -120,6 +120,15 @@ def test_one_text_for_all_results_leaves_out_the_protected_ones(has_head):
     ]
 
 
+def test_a_text_that_a_message_has_already_is_no_change():
+    h = shown(user(), *step(), *step(), user())
+    once = h.replace(h.role("tool"), "[a longer text than before]")
+    assert len(once.edits) == 1
+    assert once.replace(once.role("tool"), "[a longer text than before]") is once
+    other = once.replace(once.role("tool"), "[another text]")
+    assert [m.text for m in other.messages if m.role == "tool"] == ["[another text]"] * 2
+
+
 def test_a_protected_result_before_a_summary_keeps_its_text():
     asked = call("cat", "b", path="x")
     pinned = result("pinned " * 40, asked, pinned=True)

@@ -88,6 +88,8 @@ def test_a_result_alone_is_named():
     asked = call("ls", "a")
     view = unchecked((user(), asked, result("1", asked)), 0, 2)
     assert ResultsHaveCalls().broken(view) == "The result of ls (a) lost its call."
+    nameless = unchecked((user(), asked, result("1", "a", None)), 0, 2)
+    assert ResultsHaveCalls().broken(nameless) == "The result of a tool (a) lost its call."
 
 
 def test_a_result_that_the_log_has_no_call_for_is_a_fact():

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from builders import assistant, user
+import pytest
+from builders import assistant, result, tool_call, user
 from random_sessions import Fours
 
 from ctxkit.policies import MessageLog
@@ -16,3 +17,15 @@ def test_a_call_known_by_its_reply_alone_was_sent_its_latency_before():
     log.append(user("And?", time=1_200.0))
     log.append(assistant("So.", time=1_300.0))
     assert (log.sent, log.end_times) == ([1_070.0, 1_200.0], [1_100.0, 1_300.0])
+
+
+@pytest.mark.parametrize(
+    ("tool", "of", "name"),
+    [("bash", "c1", "bash"), (None, "c1", "read_file"), (None, "c9", ""), ("bash", "c9", "bash")],
+)
+def test_the_tool_of_a_result_is_its_own_else_that_of_its_call(tool, of, name):
+    """No call has the id c9."""
+    asked = assistant("", tool_call("write_file", "c0"), tool_call("read_file", "c1"))
+    rest = [user("Go on."), asked, result("1", "c0", "write_file"), result("2", of, tool)]
+    log = MessageLog.of(rest, Fours())
+    assert [log.tool(row) for row in range(4)] == ["", "", "write_file", name]
