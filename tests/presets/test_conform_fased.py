@@ -125,6 +125,8 @@ def test_fa8_failed_tools_are_listed():
     assert lines[:2] == ["## Tool Failures", "- bash (exitCode=1): boom 1 exit code: 1"]
     assert lines[-1] == "- ...and 2 more"
     assert format_failure_line(result("fine")) is None
+    nameless = result("x" * 300 + " exit code: 2", tool=None, is_error=True)
+    assert format_failure_line(nameless) == f"- tool (exitCode=2): {'x' * 239}…"
     assert format_failures_section([]) == ""
 
 
