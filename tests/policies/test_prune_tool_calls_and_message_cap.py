@@ -71,6 +71,15 @@ def test_reasoning_goes_from_all_or_all_but_the_last():
     assert texts(PruneToolCalls(reasoning="before-last-message")(h, ROOM)) == ["u", "a", "t\nb"]
 
 
+def test_the_turn_of_the_call_keeps_its_reasoning_from_its_first_reply_on():
+    """Turn 1 has no message of a user: it begins with a reply."""
+    asked = assistant("b", tool_call(id="k"), thinking="t", turn=1)
+    h = shown(
+        user("u", turn=0), assistant("a", thinking="t", turn=0), asked, result("r", "k", turn=1)
+    )
+    assert texts(PruneToolCalls(reasoning="all")(h, ROOM)) == ["u", "a", "t\nb", "r"]
+
+
 def test_empty_messages_go_unless_kept():
     h = shown(user(""), user("x"))
     assert texts(PruneToolCalls(tool_calls="none")(h, ROOM)) == ["x"]

@@ -6,8 +6,9 @@ import numpy as np
 from builders import assistant, call, result, step, system, tool_call, user
 from hypothesis import given
 from hypothesis import strategies as st
-from random_sessions import shown, unchecked
+from random_sessions import Fours, shown, unchecked
 
+from ctxkit.policies import History, MessageLog
 from ctxkit.policies.history.edits import drop_positions
 from ctxkit.policies.history.invariants import (
     PENDING_STAYS,
@@ -66,6 +67,18 @@ def test_of_results_without_ids_the_first_call_is_named():
             CallsHaveResults().broken(unchecked(log, 0, 1, one))
             == "Tool call ls (a) lost its result."
         )
+
+
+def test_a_result_that_comes_after_the_prompt_is_not_missed():
+    """The second result is the first message behind the prompt of an open call."""
+    log = MessageLog(Fours())
+    for message in CALLS_LOG[:3]:
+        log.append(message)
+    view = History.start(log, log.open())
+    log.append(CALLS_LOG[3])
+    changed = view.replace({2: "another text"})
+    assert [m.text for m in changed.messages] == ["Do it.", "Both.", "another text"]
+    assert find_violation(changed) is None
 
 
 def test_a_reply_that_begins_the_log_needs_its_results():
