@@ -9,7 +9,7 @@ import numpy as np
 
 from ctxkit.errors import BadArguments
 from ctxkit.policies.guards import keep_if_smaller
-from ctxkit.policies.history.growing_columns_and_sums import ASSISTANT, SUMMARY, USER
+from ctxkit.policies.history.growing_columns_and_sums import ASSISTANT, USER
 from ctxkit.policies.history.history import find_end_of_leading_summaries
 from ctxkit.policies.message_shortening import ResultShortening
 from ctxkit.policies.policy_base_and_chains import PolicyWithParts, apply_policy
@@ -134,8 +134,6 @@ class WindowShare(DataclassPolicy):
 
 
 def _find_summaries(history: History, start: int, stop: int) -> list[int]:
-    if history.head.size <= start and not history.log.of_role[SUMMARY]:
-        return []  # the messages behind `start` are rows of the log, and it has no summary
     positions, position = [], history.next(start, "summary")
     while 0 <= position < stop:
         positions.append(position)

@@ -216,13 +216,13 @@ class RecordedSummariser:
     def __call__(self, passage: SummariserInput) -> Message | str | int | None:
         """Return the recorded summary message, or the other summariser's result."""
         history, log = passage.history, passage.history.log
-        row = history.row(passage.before) if passage.before < len(history) else history.hi
+        end_row = history.row(passage.before)  # one past the last row for a cut at the end
         for call, edit in log.recorded:
             if call > history.call:
                 break
             # The recorded summary fits if it ends at the same row as this cut.
             removed_rows = [log.index[t] for t in edit.targets if t in log.index]
-            is_same_cut = removed_rows and max(removed_rows) + 1 == row
+            is_same_cut = removed_rows and max(removed_rows) + 1 == end_row
             if edit.kind == "summarised" and edit.inserted and is_same_cut:
                 return edit.inserted[0]
         return (self.otherwise or ExtractiveSummariser())(passage)

@@ -162,13 +162,10 @@ def format_failure_line(message: Message) -> str | None:
     if message.role != "tool" or not tool_outcomes_and_files.is_failed_result(message):
         return None
     text = get_plain_text(message)
-    acts = tool_outcomes_and_files.ToolCallOutcome(
-        message.tool or "tool", "", "", "failed", text, 0, "", 0
-    )
-    status = "" if acts.exit is None else f" (exitCode={acts.exit})"
-    return (
-        f"- {acts.tool}{status}: {message_content_and_truncation.format_one_line(acts.output, 240)}"
-    )
+    code = tool_outcomes_and_files.find_exit_status(text)
+    status = "" if code is None else f" (exitCode={code})"
+    line = message_content_and_truncation.format_one_line(text, 240)
+    return f"- {message.tool or 'tool'}{status}: {line}"
 
 
 RowIndices = tuple[int, ...]

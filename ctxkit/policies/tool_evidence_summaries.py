@@ -214,7 +214,7 @@ class FuseraftSummary(Summary):
         if n < 2:
             return 0
         if self.quirks:
-            first = n - min(max(self.keep_replies, 1), n - 1)
+            first = n - min(self.keep_replies, n - 1)
             return history.safe(first) or history.safe_before(first)
         # Keep the newest replies, with the user messages right before the oldest of them.
         first = history.nth_last("assistant", self.keep_replies)

@@ -19,6 +19,7 @@ from ctxkit.policies import (
     Rules,
     compute_artifact_id,
     find_artifact_in_stub,
+    with_advice,
 )
 
 COUNT = tokens.get_counter("chars/4")
@@ -161,3 +162,17 @@ def test_an_id_that_is_used_twice_is_no_name_of_a_result(pruning):
     assert {hint for *_, hint in kept} == (
         {"path=a.txt", "path=b.txt"} if pruning is OFF else set()
     )
+
+
+def test_all_parts_that_offload_results_get_the_advice():
+    offload = ResultOffload(threshold=300)
+    shorten, advice = ResultShortening(max_chars=900), "Read it by an index."
+    advised = ResultOffload(threshold=300, advice=advice)
+    for parts, expected in (
+        ((shorten, offload), (shorten, advised)),
+        ((offload, offload), (advised, advised)),
+        ((advised, offload), (advised, advised)),
+    ):
+        assert with_advice(Chain.of(*parts), advice) == Chain.of(*expected)
+    for unchanged in (Chain.of(shorten, advised), Chain.of(shorten, shorten), advised, shorten):
+        assert with_advice(unchanged, advice) is unchanged

@@ -458,10 +458,12 @@ def test_an_orphan_is_refused_with_the_name_of_its_call():
         run_rules(make_log_from_session(talk_of(2), bad), bad)
 
 
-@pytest.mark.parametrize("answer", [None, 3, "history"])
-def test_a_policy_must_return_a_history(answer):
+@pytest.mark.parametrize(
+    ("answer", "kind"), [(None, "None"), (3, "int"), ("history", "str"), ([3], "list")]
+)
+def test_a_policy_must_return_a_history(answer, kind):
     rules = Rules(lambda h, context_budget: answer, counter=Fours())
-    with pytest.raises(BadArguments, match="must return a history"):
+    with pytest.raises(BadArguments, match=rf"returned {kind}; it must return a history"):
         run_rules(make_log_from_session(talk_of(1), rules), rules)
 
 

@@ -20,6 +20,7 @@ from ctxkit.policies import (
     Rules,
 )
 from ctxkit.policies.result_clearing_and_cache_ttl import (
+    EVICTED_PREFIX,
     PAIR_PLACEHOLDER,
     compute_stable_window_size,
 )
@@ -237,3 +238,35 @@ def test_only_results_count_against_the_budget_of_results(max_tokens, evicted_n)
     sent = run_rules(log, Rules(pruning=ReplyShortening() | evict)).coming().messages
     assert all(len(m.text) < 2_100 for m in sent)  # the replies are cut
     assert [len(m.text) < 2_001 for m in sent if m.role == "tool"].count(True) == evicted_n
+
+
+class EvictionCounter:
+    """Counts ten tokens for a message, one for an evicted result, and some for the list."""
+
+    name, source = "counts of this test", "estimated"
+
+    def __init__(self, list_tokens):
+        self.list_tokens = list_tokens
+
+    def message(self, message):
+        if message.text.startswith("[Context Manifest]"):
+            return self.list_tokens
+        return 1 if "evicted" in message.text else 10
+
+    def __call__(self, text):
+        return len(text)
+
+
+@pytest.mark.parametrize(("list_tokens", "is_listed"), [(17, True), (18, False), (19, False)])
+def test_the_list_of_results_is_appended_where_the_prompt_is_smaller_with_it(
+    list_tokens, is_listed
+):
+    """Two evicted results save nine tokens each."""
+    h = shown(user(), pairs(3), counter=EvictionCounter(list_tokens))
+    new = ResultEvictionOverBudget(max_tokens=99, keep_last=1)(h, ROOM)
+    assert [m.text.startswith(EVICTED_PREFIX) for m in new.messages if m.role == "tool"] == [
+        *(True, True),
+        False,
+    ]
+    assert new[-1].text.startswith("[Context Manifest]") == is_listed
+    assert new.tokens == h.tokens - 18 + is_listed * list_tokens

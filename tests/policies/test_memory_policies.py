@@ -7,7 +7,8 @@ from itertools import count
 
 import pytest
 from agent.test_live_matches_replay import agree, give
-from builders import session
+from builders import assistant, session, user
+from histories import ROOM, shown
 from hypothesis import given
 from hypothesis import strategies as st
 from stand_in_models import COUNT, said
@@ -15,6 +16,7 @@ from stand_in_models import COUNT, said
 import ctxkit as ck
 from ctxkit.agent import Agent, ScriptedModel, tool
 from ctxkit.policies import Above, LessonRecall, MessageLog, Rules, Summary
+from ctxkit.policies.compaction_without_summary import KeepTurns
 from ctxkit.policies.lesson_extraction_and_recall import (
     RECALL_HEADING,
     Lesson,
@@ -161,3 +163,28 @@ def test_budgets_hold():
     assert few.budgets.chars == 400
     with pytest.raises(ck.BadArguments):
         LessonRecall(chars=-1)
+
+
+def test_a_lesson_that_is_still_in_the_prompt_is_not_recalled():
+    """The first turn stays in front of the removed ones; only their lessons are recalled."""
+    wishes = ("Always sort by date.", "Never round up.", "Prefer tabs to blanks.")
+    talk = [m for wish in wishes for m in (user(wish), assistant("Done."))]
+    history = shown(*talk, user("Go on."))
+    new = (KeepTurns(keep_turns=1, keep_first=1) | LessonRecall())(history, ROOM)
+    recalled = next(m.text for m in new.messages if m.kind == RECALLED_KIND)
+    assert wishes[0] in [m.text for m in new.messages]
+    assert [wish in recalled for wish in wishes] == [False, True, True]
+
+
+@pytest.mark.parametrize(
+    ("request_text", "recalled"),
+    [("Go on.", 1), ("Go on with the invoices.", 0), ("Go on with the parser.", 1)],
+)
+def test_the_words_of_the_last_request_come_before_age(request_text, recalled):
+    """Of two wishes one fits; without a word of the request in either it is the newer one."""
+    wishes = ("Always sort the invoices by date.", "Never touch the tests of the parser.")
+    talk = [m for wish in wishes for m in (user(wish), assistant("Done."))]
+    history = shown(*talk, user(request_text))
+    new = (KeepTurns(keep_turns=1) | LessonRecall(items=1))(history, ROOM)
+    text = next(m.text for m in new.messages if m.kind == RECALLED_KIND)
+    assert [wish in text for wish in wishes] == [recalled == 0, recalled == 1]

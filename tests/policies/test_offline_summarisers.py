@@ -14,6 +14,7 @@ from ctxkit.policies import (
     SummariserInput,
     offline_summarisers,
 )
+from ctxkit.policies.texts import message_lines_for_extracts
 
 # ruff: noqa: PT018  settings read best as keywords, twins of a rule in one line
 
@@ -73,6 +74,14 @@ def test_what_has_no_words_is_said_as_it_stands():
     assert ExtractiveSummariser().extract([user("one long line " * 9)], 4) == "User: one long"
     messages = iter([user("y"), assistant("?")])  # read once
     assert ExtractiveSummariser().extract(messages, 100) == "User: y\nAssistant: ?"
+
+
+def test_what_has_no_words_is_cut_at_the_budget():
+    """3.5 characters per token, of the messages one per line."""
+    whole = "User: ???\nAssistant: !\nUser: !!!"
+    messages = [user("???"), assistant("!"), user("!!!")]
+    made = [ExtractiveSummariser().extract(messages, tokens) for tokens in range(1, 12)]
+    assert made == [whole[: int(3.5 * tokens)] for tokens in range(1, 12)]
 
 
 def test_a_large_passage_stays_quick_and_bounded():
@@ -153,3 +162,24 @@ def test_a_megabyte_without_a_space_is_one_scan():
 
 def test_a_path_is_still_a_cue():
     assert CUE_PATTERN.search("look at src/app.py")
+
+
+def test_messages_without_a_log_are_read_once_for_several_extracts(monkeypatch):
+    """Their index is kept until other messages are extracted, unless it has too many lines."""
+    read, plain = [], message_lines_for_extracts.extract_line_words
+    monkeypatch.setattr(
+        message_lines_for_extracts,
+        "extract_line_words",
+        lambda text: read.append(text) or plain(text),
+    )
+
+    def count_lines_read(messages, tokens):
+        read.clear()
+        ExtractiveSummariser().extract(messages, tokens)
+        return len(read)
+
+    first, second = ([user(f"Part {n}. Never touch {n}.")] for n in range(2))
+    assert [count_lines_read(first, 10), count_lines_read(first, 20)] == [2, 0]
+    assert [count_lines_read(second, 10), count_lines_read(first, 10)] == [2, 2]
+    monkeypatch.setattr(message_lines_for_extracts, "MAX_CACHED_LINES", 2)
+    assert [count_lines_read(second, 10), count_lines_read(second, 20)] == [2, 2]

@@ -71,6 +71,15 @@ def test_reasoning_goes_from_all_or_all_but_the_last():
     assert texts(PruneToolCalls(reasoning="before-last-message")(h, ROOM)) == ["u", "a", "t\nb"]
 
 
+def test_the_turn_of_the_call_keeps_its_reasoning_from_its_first_reply_on():
+    """Turn 1 has no message of a user: it begins with a reply."""
+    asked = assistant("b", tool_call(id="k"), thinking="t", turn=1)
+    h = shown(
+        user("u", turn=0), assistant("a", thinking="t", turn=0), asked, result("r", "k", turn=1)
+    )
+    assert texts(PruneToolCalls(reasoning="all")(h, ROOM)) == ["u", "a", "t\nb", "r"]
+
+
 def test_empty_messages_go_unless_kept():
     h = shown(user(""), user("x"))
     assert texts(PruneToolCalls(tool_calls="none")(h, ROOM)) == ["x"]
@@ -87,3 +96,12 @@ def test_modes_are_checked():
 def test_the_cap_keeps_the_head_and_skips_leading_results():
     h = shown(system(id="s"), user(id="u"), steps(6))
     assert ids(MessageCountCap(max_messages=7)(h, ROOM))[2:] == ["call5", "res5", "call6", "res6"]
+
+
+def test_the_cap_keeps_a_protected_group_that_fills_the_end():
+    """The newest messages are results of one reply; with one of them pinned, the group stays."""
+    calls = [tool_call(id=f"k{n}") for n in range(4)]
+    group = [assistant("", *calls, id="all"), *(result("r", c, id=f"r{c.id}") for c in calls)]
+    group[-1] = result("r", calls[-1], id="pinned", pinned=True)
+    h = shown(user(id="u"), steps(2), group)
+    assert ids(MessageCountCap(max_messages=3)(h, ROOM)) == ["u", *(m.id for m in group)]

@@ -6,7 +6,7 @@ from builders import assistant, result, tool_call, user
 from histories import shown
 from random_sessions import Fours
 
-from ctxkit.policies import History, MessageLog, Schedule, Superseded
+from ctxkit.policies import History, MessageLog, Schedule, ScheduledPruning, Superseded
 from ctxkit.tokens import ContextBudget
 
 ROOM = ContextBudget(100_000, 0, Fours())
@@ -56,3 +56,26 @@ def test_all_are_given_back_when_less_is_superseded():
     pruning = Superseded(min_chars=2000)
     assert list_emptied(pruning(whole, ROOM).messages)[1] == [True, True, True, False]
     assert pruning(below, ROOM) is below
+
+
+class HideThirdWrite(ScheduledPruning):
+    """Hide the third write of the talk below with its result, once something follows them."""
+
+    def schedule(self, view, _budget):
+        for call in view.calls():
+            if view.count_arrived(call) >= 7 and not view.memory.get("done"):
+                view.memory["done"] = True
+                for p in (4, 5):
+                    view.change(p, None, since=call)
+
+
+def test_a_call_whose_only_result_vanishes_supersedes_nothing():
+    """The second write got no result; the third has its id, so that its result answers both."""
+    asked_again = [assistant("", tool_call("write_file", "x", path="a.py")) for _ in range(2)]
+    talk = [user("go"), *write(0), *asked_again, result("r" * 1000, "x", "write_file")]
+    talk += [assistant("done"), user("more"), assistant("end")]
+    parts = (HideThirdWrite(), Superseded(min_chars=0))
+    log = MessageLog.of(talk, Fours())
+    schedule = Schedule(History.start(log), parts, ROOM).extend(log.calls)
+    emptied = [list_emptied(schedule.prompt_at(call).messages)[1] for call in range(log.calls)]
+    assert [results[:1] for results in emptied] == [[], [False], [False], [True], [False]]

@@ -282,3 +282,19 @@ def test_the_last_usage_counts_its_reply_and_what_came_after_it():
     assert [first_due(assistant("y" * 4, usage=bill)) for bill in bills] == [1, 0]
     assert [first_due(assistant("y" * 160), user("z" * n)) for n in (40, 44)] == [1, 0]
     assert first_due(assistant("y" * 204), since=1) == 1  # the reply is older than the compaction
+
+
+def test_refusals_are_collected_by_the_innermost_block_only():
+    """Both sizes are in the sentence; outside of all blocks a refusal is not collected."""
+    was = shown(user("x" * 40))
+    larger, largest = (was.insert(1, user("y" * n), "more") for n in (40, 80))
+    with g.collect_refusals() as outer:
+        with g.collect_refusals() as inner:
+            assert g.keep_if_smaller(was, larger) is was
+        assert g.keep_if_smaller(was, largest) is was
+    assert g.keep_if_smaller(was, larger) is was
+    assert [inner, outer] == [
+        [g.describe_not_smaller(was, larger)],
+        [g.describe_not_smaller(was, largest)],
+    ]
+    assert inner != outer

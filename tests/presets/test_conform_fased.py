@@ -124,7 +124,24 @@ def test_fa8_failed_tools_are_listed():
     assert lines[:2] == ["## Tool Failures", "- bash (exitCode=1): boom 1 exit code: 1"]
     assert lines[-1] == "- ...and 2 more"
     assert format_failure_line(result("fine")) is None
+    nameless = result("x" * 300 + " exit code: 2", tool=None, is_error=True)
+    assert format_failure_line(nameless) == f"- tool (exitCode=2): {'x' * 239}…"
     assert format_failures_section([]) == ""
+
+
+def test_fa8_a_summary_lists_the_failed_tools_of_what_it_replaces():
+    """not those of the turn that stays, and no tool that did its work"""
+    turns = [
+        (user(LONG), call("bash", call_id), result(text, call_id, "bash", is_error=text != "fine"))
+        for call_id, text in (("a", "boom 1"), ("b", "fine"), ("c", "boom 2"), ("d", "boom 3"))
+    ]
+    new = PiSummaryInStages(keep_turns=1, summariser=say())(shown(*turns, counter=PI), ROOM)
+    assert texts(new) == [
+        "SUMMARY\n\n## Tool Failures\n- bash: boom 1\n- bash: boom 2",
+        LONG,
+        "bash",
+        "boom 3",
+    ]
 
 
 @pytest.mark.parametrize(

@@ -169,6 +169,22 @@ def test_fu32_large_results_are_offloaded():
     assert results(new)[1] == "ok"
 
 
+@pytest.mark.parametrize(
+    ("tool", "of", "line"),
+    [
+        ("bash", "k9", "Tool: bash | "),
+        (None, "k9", "Tool: unknown | "),
+        (None, "c1", "Tool: read_file | path=a.py"),
+        ("bash", "c1", "Tool: bash | path=a.py"),
+    ],
+)
+def test_fu32_a_stub_names_the_tool_of_the_result_else_that_of_its_call(tool, of, line):
+    """k9 is the id of no call"""
+    answers = [result("y" * 9, "c1", "read_file")] if of == "k9" else []
+    h = shown(user(), call("read_file", "c1", path="a.py"), *answers, result("x" * 500, of, tool))
+    assert results(ResultOffload(threshold=10)(h, ROOM))[-1].splitlines()[1] == line
+
+
 def test_fu33_what_cannot_be_saved_stays():
     """no directory: the result is unchanged"""
 
@@ -283,6 +299,10 @@ def test_fu39_the_program_keeps_messages_the_document_replies():
         == 5
     )
     assert len(FuseraftSummary(keep_replies=4, summariser=maker)(shown(talk(9)), ROOM)) == 9
+    one = FuseraftSummary(keep_replies=1, quirks=True, summariser=maker)(shown(talk(9)), ROOM)
+    assert [m.text for m in one.messages][1:] == [shown(talk(9))[-1].text]
+    most = FuseraftSummary(keep_replies=99, quirks=True, summariser=maker)(shown(talk(9)), ROOM)
+    assert [m.text for m in most.messages][1:] == [m.text for m in shown(talk(9))][1:]
 
 
 def test_fu40_prefix_blocks_stand_before_the_summary_in_order():

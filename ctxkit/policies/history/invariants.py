@@ -157,13 +157,13 @@ class ResultsHaveCalls:
 
     def broken(self, view: HistoryView) -> str | None:
         """Return a sentence about a result that lost its call, or None."""
-        for group, reply, results in find_changed_groups(view):
+        for _, reply, results in find_changed_groups(view):
             calls = {c.id for c in reply.tool_calls} if reply else set()
             for result in results:
                 if result.role == "tool" and (
                     reply is None or (result.call_id or "") not in calls | {""}
                 ):
-                    name = result.tool or view.log.tool(group) or "a tool"
+                    name = result.tool or "a tool"
                     return f"The result of {name} ({result.call_id or result.id}) lost its call."
         return None
 

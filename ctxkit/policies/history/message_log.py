@@ -157,8 +157,8 @@ class CallGroupBoundaries:
     def tool(self, row: int) -> str:
         """Return the name of the tool of a result; an empty string for other rows."""
         message = self.messages[row]
-        if message.tool or self.roles[row] != TOOL or self.groups[row] == row:
-            return message.tool or ""
+        if message.tool:
+            return message.tool
         calls = self.messages[self.groups[row]].tool_calls
         return next((c.name for c in calls if c.id == message.call_id), "")
 

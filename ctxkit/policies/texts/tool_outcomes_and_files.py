@@ -53,10 +53,13 @@ class ToolCallOutcome(NamedTuple):
     @property
     def exit(self) -> int | None:
         """The exit status in the output; None: there is none."""
-        hit = EXIT_STATUS_PATTERN.search(self.output[-400:]) or EXIT_STATUS_PATTERN.search(
-            self.output[:200]
-        )
-        return int(hit.group(1)) if hit else None
+        return find_exit_status(self.output)
+
+
+def find_exit_status(output: str) -> int | None:
+    """Return the exit status in the last 400, else in the first 200 characters of an output."""
+    hit = EXIT_STATUS_PATTERN.search(output[-400:]) or EXIT_STATUS_PATTERN.search(output[:200])
+    return int(hit.group(1)) if hit else None
 
 
 def collect_actions(

@@ -95,6 +95,48 @@ def test_what_stays_stays_in_its_place():
     assert h.shorten({0: ".", 2: "."}) is h
 
 
+@pytest.mark.parametrize("has_head", [False, True])
+def test_one_text_for_all_results_leaves_out_the_protected_ones(has_head):
+    """A pinned result and one that waits for an approval, in the log or in an edited head."""
+    asked = call("rm", "a", path="x")
+    waiting = result("waits " * 40, asked, pending=True)
+    pinned = call("cat", "b", path="x")
+    h = shown(
+        user("first"),
+        *step(text="old " * 40),
+        *(asked, waiting),
+        *step(text="new " * 40),
+        *(pinned, result("pinned " * 40, pinned, pinned=True)),
+        user("Go on."),
+    )
+    if has_head:
+        h = h.replace({8: "noted " * 40, 9: "Go on at once."}, reason="test").drop([0])
+    new = h.shorten(h.role("tool"), "[gone]")
+    assert [m.text.split()[0] for m in new.messages if m.role == "tool"] == [
+        "[gone]",
+        "waits",
+        "[gone]",
+        "pinned",
+    ]
+
+
+def test_a_text_that_a_message_has_already_is_no_change():
+    h = shown(user(), *step(), *step(), user())
+    once = h.replace(h.role("tool"), "[a longer text than before]")
+    assert len(once.edits) == 1
+    assert once.replace(once.role("tool"), "[a longer text than before]") is once
+    other = once.replace(once.role("tool"), "[another text]")
+    assert [m.text for m in other.messages if m.role == "tool"] == ["[another text]"] * 2
+
+
+def test_a_protected_result_before_a_summary_keeps_its_text():
+    asked = call("cat", "b", path="x")
+    pinned = result("pinned " * 40, asked, pinned=True)
+    h = shown(asked, pinned, *step(), *step(), *step(), user()).summarise(8, "So far: nothing.")
+    assert roles(h) == ["assistant", "tool", "summary", "user"]
+    assert h.shorten(h.role("tool"), "[gone]") is h
+
+
 def test_a_cut_behind_what_stays_changes_nothing():
     h = shown(system(), system("And be kind."), user(), *step(), user())
     assert h.drop(2) is h
@@ -339,3 +381,17 @@ def test_the_summaries_that_stay_are_counted_by_the_same_measure():
         History.start(log, 0), ContextBudget(1_000, 0, Fours())
     )
     assert [m.text[0] for m in left.messages] == ["s", "y", "z"]
+
+
+@pytest.mark.parametrize(
+    ("keep_tokens", "estimated", "left"),
+    [(250, False, 2), (249, False, 1), (9, True, 3), (6, True, 2), (5, True, 1)],
+)
+def test_a_window_counts_the_fixed_part_in_tokens_only(keep_tokens, estimated, left):
+    """A system's own estimate is of messages; system prompt and tools are outside of it."""
+    messages = [user("x" * 400), user("y" * 400), user("z" * 400), user("w" * 400), assistant()]
+    log = MessageLog.of(messages, Fours(), estimator=Equal(3), fixed=50)
+    history = History.start(log, 0)
+    assert (history.tokens, history.estimated) == (450, 12)
+    window = Window(keep_tokens=keep_tokens, estimated=estimated)
+    assert len(window(history, ContextBudget(1_000, 0, Fours()))) == left

@@ -6,8 +6,9 @@ import numpy as np
 from builders import assistant, call, result, step, system, tool_call, user
 from hypothesis import given
 from hypothesis import strategies as st
-from random_sessions import shown, unchecked
+from random_sessions import Fours, shown, unchecked
 
+from ctxkit.policies import History, MessageLog
 from ctxkit.policies.history.edits import drop_positions
 from ctxkit.policies.history.invariants import (
     PENDING_STAYS,
@@ -58,6 +59,35 @@ def test_a_call_without_ids_counts_its_results():
         )
 
 
+def test_of_results_without_ids_the_first_call_is_named():
+    """Which call lost its result cannot be known, so the sentence names the first of the reply."""
+    log = (user(), CALLS_ASKED, result("1", None, "ls"), result("2", None, "cat"))
+    for one in (2, 3):
+        assert (
+            CallsHaveResults().broken(unchecked(log, 0, 1, one))
+            == "Tool call ls (a) lost its result."
+        )
+
+
+def test_a_result_that_comes_after_the_prompt_is_not_missed():
+    """The second result is the first message behind the prompt of an open call."""
+    log = MessageLog(Fours())
+    for message in CALLS_LOG[:3]:
+        log.append(message)
+    view = History.start(log, log.open())
+    log.append(CALLS_LOG[3])
+    changed = view.replace({2: "another text"})
+    assert [m.text for m in changed.messages] == ["Do it.", "Both.", "another text"]
+    assert find_violation(changed) is None
+
+
+def test_a_reply_that_begins_the_log_needs_its_results():
+    log = (CALLS_ASKED, *CALLS_LOG[2:], user())
+    assert CallsHaveResults().broken(unchecked(log, 0, 1, 2, 3)) is None
+    assert CallsHaveResults().broken(unchecked(log, 0, 3)) == "Tool call ls (a) lost its result."
+    assert CallsHaveResults().broken(unchecked(log, 0, 1)) == "Tool call cat (b) lost its result."
+
+
 # -- Every tool result has its call.
 
 RESULTS_LOG = (user(), *step("ls"), *step("cat"))
@@ -71,6 +101,8 @@ def test_a_result_alone_is_named():
     asked = call("ls", "a")
     view = unchecked((user(), asked, result("1", asked)), 0, 2)
     assert ResultsHaveCalls().broken(view) == "The result of ls (a) lost its call."
+    nameless = unchecked((user(), asked, result("1", "a", None)), 0, 2)
+    assert ResultsHaveCalls().broken(nameless) == "The result of a tool (a) lost its call."
 
 
 def test_a_result_that_the_log_has_no_call_for_is_a_fact():

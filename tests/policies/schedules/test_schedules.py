@@ -138,6 +138,36 @@ def test_the_part_before_hides_and_gives_back():
     assert {m.role for m in whole.messages if m.id in back} == {"assistant", "tool"}
 
 
+class BatchRecorder(ScheduledPruning):
+    """Changes nothing; appends each batch of calls that it is asked about to `batches`."""
+
+    def __init__(self, batches):
+        self.batches = batches
+
+    def schedule(self, view, _budget):
+        self.batches.append((view.start, view.stop))
+
+
+class OddCallsBy(ScheduledPruning):
+    """Prunes every other call by one part."""
+
+    def __init__(self, part):
+        self.part = part
+
+    def schedule(self, view, _budget):
+        view.stages((None, self.part), lambda call, _size: call % 2)
+
+
+def test_a_part_is_asked_about_each_call_once():
+    """Also where several stages stand behind it, and where prompts are read again and again."""
+    whole, first, stage = MessageLog.of(late_talk(4, 24), Fours()), [], []
+    parts = (BatchRecorder(first), OddCallsBy(BatchRecorder(stage)))
+    schedule = Schedule(History.start(whole), parts, ContextBudget(9_000, 0, Fours()))
+    for stop in (10, 10, 24, 24):
+        schedule.extend(stop).prompt_at(stop - 1)
+    assert first == stage == [(0, 10), (10, 24)]
+
+
 BACK = [("clear", 0), ("clear at_least", 0), ("pairs", 7), ("uses", 0), ("uses with inputs", 2)]
 
 

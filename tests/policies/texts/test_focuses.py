@@ -201,3 +201,18 @@ def test_a_focus_is_one_bounded_line():
     long = parse_focus("cache " * 2000)
     assert len(long.text) <= 2000
     assert long.terms == parse_focus("cache").terms
+
+
+def test_half_of_the_budget_goes_first_to_what_is_near_a_focus():
+    """Without a focus, a share of 1 for the user leaves nothing to the replies."""
+    messages = [m for n in range(20) for m in (user(f"Never touch part {n}."), assistant("Done."))]
+    history = shown(*messages, assistant("The zebra was here."))
+    near, lines_of_users = [], []
+    for focus in ("", "zebras"):
+        instructions = summary_prompts_and_audits.format_identifier_instructions("off", focus=focus)
+        passage = SummariserInput(history, len(history), instructions=instructions)
+        text = ExtractiveSummariser(100, share=1.0, user=1.0)(passage)
+        near.append("Assistant: The zebra was here." in text)
+        lines_of_users.append(text.count("User: "))
+    assert near == [False, True]
+    assert lines_of_users[0] > lines_of_users[1] > 3

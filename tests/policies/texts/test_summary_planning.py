@@ -18,6 +18,14 @@ def test_oc1_two_parts_halve_four_equal_messages():
     assert safeguard.chunk_by_share(*FOUR, 2) == [(0, 1), (2, 3)]
 
 
+def test_oc1_there_are_no_more_parts_than_asked_for():
+    """the last part takes the rest, also where that is above its share"""
+    five, seven = (sized(*[(user(), 1000)] * n) for n in (5, 7))
+    assert safeguard.chunk_by_share(*five, 2) == [(0, 1), (2, 3, 4)]
+    assert safeguard.chunk_by_share(*seven, 3) == [(0, 1), (2, 3), (4, 5, 6)]
+    assert safeguard.chunk_by_share(*seven, 1) == [(0, 1, 2, 3, 4, 5, 6)]
+
+
 def test_oc2_history_share_drops_the_older_half_until_it_fits():
     """window 2000, share 0.5: two halvings, only the fourth stays"""
     assert safeguard.drop_older_halves(*FOUR, 1000) == ((3,), (0, 1, 2), 2)

@@ -112,6 +112,8 @@ def test_exploration_and_symbols_are_read_off_the_calls():
         + did("write_file", path="b.py")
     )
     block = tool_outcomes_and_files.format_exploration_block(acts)
+    assert tool_outcomes_and_files.format_exploration_block(acts[4:]) == ""
+    assert tool_outcomes_and_files.format_symbols_block(acts, [("b.py", "x = 1")]) == ""
     assert "Files read: 1 (3 reads)" in block  # what is only written is not read
     assert "  grep: TODO" in block
     assert "  read 3 times: a.py" in block
