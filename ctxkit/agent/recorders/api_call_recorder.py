@@ -424,7 +424,8 @@ def _conversation_key(kind: ApiKind, request: Mapping[str, Any]) -> bytes:
     ]
     first = next((m for m in messages if m not in system and _message_role(m) != "assistant"), None)
     opening = [request.get("system"), request.get("instructions"), system, first]
-    return msgspec.json.encode([kind, _without_cache_marks(opening)], enc_hook=str)
+    parts = [kind, _without_cache_marks(opening)]
+    return msgspec.json.encode(parts, enc_hook=str, order="deterministic")
 
 
 def _message_role(message: Any) -> Any:

@@ -391,6 +391,30 @@ def test_whatever_a_server_sends_is_some_reply(kind, data):
         assert isinstance(answer, dict)
 
 
+@pytest.mark.parametrize("together", [True, False])
+def test_of_several_replies_to_one_request_the_first_is_kept(together):
+    """A request with `n: 2` streams the pieces of both, as events of their own or not."""
+
+    def piece(index, text, i, arguments):
+        call = {"index": 0, "id": f"c{i}", "function": {"name": "double", "arguments": arguments}}
+        return {"index": index, "delta": {"content": text, "tool_calls": [call]}}
+
+    ends = [{"index": i, "delta": {}, "finish_reason": r} for i, r in enumerate(["stop", "length"])]
+    pairs = [
+        (piece(0, "It is ", 0, '{"x": '), piece(1, "They are ", 1, '{"y": ')),
+        (piece(0, "42.", 0, "21}"), piece(1, "many.", 1, "7}")),
+        ends,
+    ]
+    events = [list(p) for p in pairs] if together else [[c] for p in pairs for c in p]
+    data = "".join(f"data: {json.dumps({'choices': choices})}\n\n" for choices in events)
+    _, _, answer = parse_call("openai", "http://x/chat/completions", {}, data.encode())
+    (choice,) = answer["choices"]
+    assert (choice["message"]["content"], choice["finish_reason"]) == ("It is 42.", "stop")
+    assert [c["function"] for c in choice["message"]["tool_calls"]] == [
+        {"name": "double", "arguments": '{"x": 21}'}
+    ]
+
+
 def test_what_geminis_and_ollamas_apis_say_is_kept():
     """Thoughts, several calls of one tool, pictures, cached tokens, an error in the middle."""
     call = {"functionCall": {"name": "double", "args": {"x": 1}}}
