@@ -204,3 +204,34 @@ def test_a_session_that_is_closed_frees_the_model(path, tmp_path):
         assert asyncio.run(live.turn("go")).ended == "answered"
         assert len(gguf._runtimes) == 1
     assert gguf._runtimes == {}
+
+
+def test_a_request_allows_the_steps_of_the_tools_and_an_answer(path, monkeypatch):
+    bodies = []
+    answer = Server.handle_chat_completions
+    monkeypatch.setattr(
+        Server,
+        "handle_chat_completions",
+        lambda self, body, callback: (bodies.append(body), answer(self, body, callback))[1],
+    )
+    before = time.time()
+    reply = ask(LocalModel(path))
+    assert before <= reply.time <= time.time()
+    assert 0 <= reply.latency <= time.time() - before + 0.1
+    (body,) = bodies
+    assert (body["temperature"], body["seed"], body["max_tokens"]) == (0, 1, 512)
+    step_format = body["response_format"]
+    assert (step_format["type"], step_format["json_schema"]["strict"]) == ("json_schema", True)
+    look, last = step_format["json_schema"]["schema"]["anyOf"]
+    for step, name, arguments in (
+        (look, "look", {"path": {"type": "string"}}),
+        (last, "answer", {"text": {"type": "string", "maxLength": 600}}),
+    ):
+        # a runtime writes the fields in this order, and the reader of a stream expects the tool first
+        assert list(step["properties"]) == step["required"] == ["tool", "arguments"]
+        assert step["additionalProperties"] is False
+        assert step["properties"]["tool"] == {"const": name}
+        inner = step["properties"]["arguments"]
+        assert (inner["type"], inner["properties"]) == ("object", arguments)
+        assert inner["additionalProperties"] is False
+    assert last["properties"]["arguments"]["required"] == ["text"]
