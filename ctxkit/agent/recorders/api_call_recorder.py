@@ -397,11 +397,10 @@ class Recording:
         times: tuple[float, float],
         **more: Any,
     ) -> None:
-        redacted_request = {k: redact_json(v) if k != "tools" else v for k, v in request.items()}
         call = {
             "kind": kind,
             "via": via,
-            "request": redacted_request,
+            "request": redact_json(request),
             "response": redact_json(response),
             **more,
         }
