@@ -48,6 +48,8 @@ WRONG = [
     ),
     ("Agents:", "WarnTurnTokens: 120000\nAgents:", "warning", "it warns too late"),
     ("Agents: [{Name: Dev, Instructions: Work.}]", "", "warning", "It has no agents"),
+    ("[{Name: Dev, Instructions: Work.}]", "[]", "warning", "It has no agents"),
+    ("[{Name: Dev, Instructions: Work.}]", "{Name: Dev}", "warning", "It has no agents"),
     ("TriggerTurnCount:", "TrigerTurnCount: 3, TriggerTurnCount:", "warning", "Unknown keys"),
     ("Compaction: {", "Compaction: [", "error", "cannot be read"),
 ]
