@@ -10,6 +10,7 @@ import msgspec
 
 from ctxkit._internal.lazy_exports_and_late_bound_calls import make_dunder_dir
 from ctxkit._internal.progress_bar import make_progress_bar
+from ctxkit._internal.warning_stack_level import find_stack_level
 from ctxkit.errors import BadArguments, StoreError
 from ctxkit.experiments.score_columns import SCORE_COLUMN_NAMES, build_score_frame
 from ctxkit.experiments.setting_choice_and_sweep_display import check_max_loss
@@ -248,7 +249,9 @@ def run_settings(
             f"The {task_name} was interrupted: {len(labelled_rows)} of"
             f" {len(sessions) * len(settings)} runs are done"
         )
-        warnings.warn(f"{message}{' and kept in the file' if out else ''}.", stacklevel=3)
+        warnings.warn(
+            f"{message}{' and kept in the file' if out else ''}.", stacklevel=find_stack_level()
+        )
     return [
         row if row["rules"] == label else row | {"rules": label} for row, label in labelled_rows
     ], (interrupted)

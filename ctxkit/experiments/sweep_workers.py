@@ -18,6 +18,7 @@ from time import monotonic, perf_counter, process_time
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ctxkit._internal.gc_pause import pause_gc
+from ctxkit._internal.warning_stack_level import find_stack_level
 from ctxkit.engine import get_run_of_replay, make_log_from_session, run_rules, with_message_ids
 from ctxkit.engine.replay import build_log_keeping_recorded_sizes, find_context_window
 from ctxkit.errors import BadArguments, CtxkitError
@@ -487,7 +488,7 @@ def _run_here(
     why = f"{type(error).__name__}: {error}"[:200]
     warnings.warn(
         f"{len(settings)} runs were done in this process, as a worker could not ({why}).",
-        stacklevel=2,
+        stacklevel=find_stack_level(),
     )
     return list(_cached_runner(share.name, lambda: share.session).rows(settings, options))
 

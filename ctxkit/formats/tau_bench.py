@@ -157,11 +157,7 @@ def _parse_tau2_message(
     raw = as_dict(raw)
     nested = as_list(raw.get("tool_messages"))
     if nested:
-        return [
-            m
-            for inner in nested
-            for m in _parse_tau2_message(as_dict(inner), builder, tool_by_call)
-        ]
+        return [m for inner in nested for m in _parse_tau2_message(inner, builder, tool_by_call)]
     time, role = parse_timestamp(raw.get("timestamp")), raw.get("role")
     cost = float_or_none(raw.get("cost"))
     usage = (

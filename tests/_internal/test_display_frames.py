@@ -15,6 +15,7 @@ import ctxkit as ck
 from ctxkit._internal import display_width
 from ctxkit._internal.data_frame_display import DisplayFrame
 from ctxkit.experiments.score_columns import _SCORE_ROWS
+from ctxkit.experiments.setting_choice_and_sweep_display import display_advice
 from ctxkit.formats.archive_and_search import _searchable_text
 
 BILLING = ck.samples.path("billing")
@@ -192,6 +193,12 @@ def test_one_session_is_answered_and_says_how_little_it_carries(shown):
     ]  # fmt: skip
     assert "This holds for this one session and says little about the next: advice needs 5." in text
     assert shown["advise"]["advised"].tolist() == [False] * 3
+
+
+def test_advice_of_one_row_is_displayed(shown):
+    """Where one setting is both the cheapest and the one that loses least, it is the whole front."""
+    text = " ".join(display_advice(shown["advise"].head(1)).to_text().split())
+    assert "This holds for this one session and says little about the next: advice needs 5." in text
 
 
 def test_advice_begins_with_the_setting_that_is_advised(shown):

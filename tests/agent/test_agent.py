@@ -13,6 +13,7 @@ from ctxkit import presets, tokens
 from ctxkit.agent import (
     SCRIPT_OVER,
     Agent,
+    Delta,
     Limits,
     RootFolder,
     ScriptedModel,
@@ -423,6 +424,39 @@ def test_an_interrupt_keeps_the_partial_turn(tmp_path):
     assert all("Interrupted" in m.text for m in results)
     a.model.turns = ((), (assistant("back"),))
     assert run(a.turn("go on")).text == "back"
+
+
+def test_an_interrupt_of_a_reply_keeps_and_counts_what_came():
+    heard = []
+
+    class Slow:
+        name, notice, context_window = "test/slow", "test model", 50_000
+
+        async def __call__(self, request, emit):
+            emit(Delta("text", "Half a "))
+            emit(Delta("text", "sentence"))
+            started.set()
+            await asyncio.sleep(60)
+
+    a = agent(Slow(), heard=heard)
+
+    async def go():
+        task = asyncio.ensure_future(a.turn("go"))
+        await started.wait()
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    started = asyncio.Event()
+    run(go())
+    cancelled = [e.payload for e in heard if e.kind == "cancelled"]
+    assert cancelled == [{"chars": 15, "why": "interrupted by the user"}]
+    reply = a.session.messages[-1]
+    assert (reply.text, reply.stop, reply.error) == (
+        "Half a sentence",
+        "aborted",
+        "interrupted by the user",
+    )
 
 
 def test_a_tool_that_fails_is_a_result_and_not_the_end():

@@ -295,6 +295,9 @@ def test_names_are_letters_digits_and_two_signs(base, name):
 def test_what_cannot_be_taken_is_said(tmp_path, base):
     with pytest.raises(BadArguments, match="no file or folder"):
         import_files(tmp_path / "lost")
+    with pytest.raises(BadArguments) as e:
+        import_files("x" * 300)  # longer than a name can be
+    assert str(e.value) == f"There is no file or folder '{'x' * 199}…'."
     with pytest.raises(BadArguments, match="it is no text"):
         import_files(write(tmp_path / "b.bin", b"\0"))
     (tmp_path / "empty").mkdir()

@@ -110,3 +110,18 @@ def test_a_client_that_was_closed_is_not_held_until_the_end_of_the_process():
     del client
     gc.collect()
     assert held() is None
+
+
+def test_a_client_that_is_still_open_is_ended_with_the_process():
+    code = """
+        from ctxkit.agent.event_loop_threads import EventLoopClientBase
+        class Client(EventLoopClientBase):
+            async def _stop_client(self):
+                print("stopped", flush=True)
+        client = Client()
+        client._on_loop()
+        print("ends", flush=True)
+    """
+    command = [sys.executable, "-c", textwrap.dedent(code)]
+    child = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=True)
+    assert child.stdout.split() == ["ends", "stopped"]

@@ -192,6 +192,28 @@ def test_a_key_in_pieces_stays_hidden_whatever_event_comes_between(kind):
     assert "".join(e.payload.get("text", "") for e in heard) == "the [redacted] is"
 
 
+@pytest.mark.parametrize(
+    ("between", "second"),
+    [
+        (None, "[redacted] it is."),
+        ("context_budget_warn", "[redacted] it is."),
+        *((kind, "correct7horse it is.") for kind in sorted(_ENDS_TEXT)),
+    ],
+)
+def test_a_text_that_has_ended_is_no_context_of_the_next(between, second):
+    """What follows `password: ` in one text is a secret; what begins another text is not."""
+    heard = []
+    events = LiveEventEmitter(heard.append, lambda: 0.0, lambda: 0)
+    events.emit("delta", {"kind": "text", "text": "The password: "})
+    if between:
+        events.emit(between, {})
+    events.emit("delta", {"kind": "text", "text": "correct7horse it is."})
+    events.emit("turn_end", {})
+    texts = [e.payload for e in heard if e.kind == "delta"]
+    assert {t["kind"] for t in texts} == {"text"}
+    assert "".join(t["text"] for t in texts) == f"The password: {second}"
+
+
 class LeakyModel:
     """A model that says a key in everything that it streams and replies."""
 

@@ -18,6 +18,7 @@ from pathlib import Path
 import pytest
 from builders import assistant, tool_call
 from conftest import ALL, SEED
+from stand_in_models import live as live_with_model
 
 import ctxkit as ck
 from ctxkit import tokens
@@ -264,3 +265,20 @@ def test_a_session_is_free_after_a_close_that_failed(tmp_path, monkeypatch):
     with pytest.raises(OSError, match="no space left"):
         first.close()
     live(tmp_path).close()
+
+
+def test_a_script_cannot_continue_the_session_of_a_model(tmp_path):
+    with live_with_model(tmp_path, assistant("Hello.", model="test/says")) as s:
+        run(s.turn("Hi."))
+    path = tmp_path / ".ctxkit/sessions/main.jsonl"
+    written = path.read_bytes()
+    with pytest.raises(BadArguments) as e:
+        live(tmp_path, (assistant("invented"),), name="main")
+    assert str(e.value) == (
+        "Session 'main' is a conversation with test/says, and scripted/audit would write invented "
+        "turns into it: name a model, for instance `%%agent --session main --model test/says`, or "
+        "begin another session."
+    )
+    assert path.read_bytes() == written
+    with live_with_model(tmp_path, assistant("Hello again.")) as s:
+        assert run(s.turn("Hi again.")).text == "Hello again."

@@ -143,6 +143,19 @@ def test_another_kernel_waits_as_long(tmp_path):
     assert ask("test/other", 1) == 1
 
 
+def test_another_kernel_counts_on_where_the_first_one_stopped(tmp_path):
+    waits = []
+    for n in (9, 12):  # summaries are due at the 4th, 7th, 12th and 21st call
+        with live(tmp_path, *[said("It is.")] * n, rules=EVERY_TURN, summary_model=Asked(writes_too_much)) as one:  # fmt: skip
+            events = []
+            one.listen(events.append)
+            one.agent.model.notice = ""
+            for k in range(n):
+                run(one.turn(f"question {k}"))
+            waits.append([e["retry_after_calls"] for e in ends(events)])
+    assert waits == [[2, 4], [8, 16]]
+
+
 def test_a_guard_that_holds_back_says_so_once():
     rules = EVERY_TURN.but(guards=AntiThrash(min_savings=0.99, window=1))
     one, events, asked = talk(rules, Asked(lambda *_: _short()), turns=12)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 import ctxkit as ck
@@ -46,6 +48,8 @@ WRONG = [
     ),
     ("Agents:", "WarnTurnTokens: 120000\nAgents:", "warning", "it warns too late"),
     ("Agents: [{Name: Dev, Instructions: Work.}]", "", "warning", "It has no agents"),
+    ("[{Name: Dev, Instructions: Work.}]", "[]", "warning", "It has no agents"),
+    ("[{Name: Dev, Instructions: Work.}]", "{Name: Dev}", "warning", "It has no agents"),
     ("TriggerTurnCount:", "TrigerTurnCount: 3, TriggerTurnCount:", "warning", "Unknown keys"),
     ("Compaction: {", "Compaction: [", "error", "cannot be read"),
 ]
@@ -104,6 +108,14 @@ def test_modes_that_require_nothing_are_not_warned_of(tmp_path):
     for mode in ("llm", "window"):
         rows = found(tmp_path, GOOD.replace("intent", mode).replace("ChangeTracking", "Telemetry"))
         assert not [why for _, why in rows if " requires " in why]
+
+
+def test_of_a_list_the_first_500_entries_are_checked(tmp_path):
+    agents = [{"Name": f"A{i}"} for i in range(499)] + [{}, {}]
+    path = tmp_path / "orchestration.json"
+    path.write_text(json.dumps({"Agents": agents}))
+    why = ck.validate(path, system="fuseraft")["why"].tolist()
+    assert [text for text in why if "has no Name" in text] == ["Agents[499] has no Name."]
 
 
 def test_any_systems_file_can_be_asked_about(tmp_path):

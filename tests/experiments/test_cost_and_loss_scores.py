@@ -193,6 +193,26 @@ def test_rules_that_raise_are_a_row_that_says_why():
     assert "IndexError: out of range" in found.to_text()
 
 
+def test_the_display_shows_the_beginning_of_a_long_error_and_note():
+    def broken(_history, _budget):
+        raise IndexError("<" * 500)
+
+    rules = Rules(policy=broken, trigger=Above(0.1), name="b" * 80)
+    found = ck.compare(talk(8, notes=("z" * 500,)), [rules], loss=False)
+    name, error, note = f"{'b' * 59}…", f"IndexError: {'<' * 287}…", f"Note: {'z' * 399}…"
+    html = found._repr_html_()
+    assert f"<li>{name}: {error.replace('<', '&lt;')}</li>" in html
+    assert f"<br>{note}</div>" in html
+    paragraphs = [p.replace("\n", "") for p in found.to_text(why=True).split("\n\n")]
+    assert f"{name}: {error}" in paragraphs
+    assert paragraphs[-1] == note
+
+
+def test_a_session_without_calls_has_the_window_of_its_log():
+    assert ck.score(session(user(), context_window=9_000))["window_tokens"] == 9_000
+    assert pd.isna(ck.score(session(user()))["window_tokens"])
+
+
 def test_the_display_is_escaped_and_has_a_twin_in_text():
     found = ck.compare(talk(8, id="<b>x</b>"), ["none"], loss=False)
     assert "<b>x" not in found._repr_html_()

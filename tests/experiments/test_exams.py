@@ -252,6 +252,14 @@ def test_a_session_without_a_compaction_is_divided_and_without_text_refused():
         make_exam(talk(), 7)
 
 
+def test_questions_are_of_the_first_20_000_lines():
+    filler = user("\n".join(["It went on as it was before."] * 19_999))
+    tickets = [f"The {name} queue has the ticket OPS-{PORTS[name]} now." for name in NAMES[:3]]
+    log = [filler, user("\n".join(tickets[:2])), user(tickets[2])]
+    paper = make_exam(session(*log, summarised(log), user(), assistant()))
+    assert [q.expected for q in paper.questions] == ["OPS-4000"]
+
+
 def test_keys_are_never_asked_for():
     secret = "sk-ant-api03-" + "Ab3xY9" * 15
     line = user(f"The deploy key of the old build machine is {secret} 42% done.")

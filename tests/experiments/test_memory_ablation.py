@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from builders import assistant, session, user
 
 import ctxkit as ck
 from ctxkit.policies import LessonRecall
@@ -47,6 +48,20 @@ def test_nothing_recalled_costs_nothing(table):
     assert none.loc["difference", "needed_lost_n"] == 0
     assert none.loc["with memory", "recalled_tokens"] == 0
     assert none.loc["without memory", "cost_usd"] == table.loc["without memory", "cost_usd"]
+
+
+def test_a_figure_that_is_known_without_memory_or_with_it_alone_has_no_difference():
+    """The digest makes the last prompt too large, so that a second compaction takes the rule."""
+    log = []
+    for i in range(27):
+        rule = "Never push to main. " if i == 16 else ""  # stays at the first compaction
+        log += [
+            user(f"Read src/part{i}.py. {rule}" + "word " * 700),
+            assistant(f"I decided to use port {4000 + i} for src/part{i}.py"),
+        ]
+    table = ck.experiments.with_memory(session(*log, user("Go on."), assistant()), SMALL)
+    assert table["compactions_n"].tolist() == [1, 2, 1]
+    assert table["user_rules_kept"].isna().tolist() == [True, False, True]
 
 
 def test_rules_that_recall_already_are_refused():

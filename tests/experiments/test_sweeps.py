@@ -128,8 +128,9 @@ def test_nothing_is_left_undone_where_workers_come_and_go():
 
 def test_what_a_worker_lost_is_done_here():
     s, rules = small()
-    with Dying(1) as executor, pytest.warns(UserWarning, match="worker"):
+    with Dying(1) as executor, pytest.warns(UserWarning, match="worker") as warned:
         runs = ck.sweep([s, talk(9), talk(8)], rules, executor=executor)
+    assert {w.filename for w in warned} == {__file__}  # each names the call of the sweep
     assert runs.equals(ck.sweep([s, talk(9), talk(8)], rules))
 
 
@@ -185,8 +186,9 @@ def test_an_interrupt_keeps_what_is_done(tmp_path):
         asked.append(history.call)
         return history
 
-    with pytest.warns(UserWarning, match="1 of 2 runs"):
+    with pytest.warns(UserWarning, match="1 of 2 runs") as warned:
         runs = ck.sweep(s, [ck.presets.none(), impatient], out=tmp_path / "r.jsonl")
+    assert __file__ in {w.filename for w in warned}  # it names the call of the sweep
     assert list(runs["rules"]) == ["none"]
     assert runs.attrs["interrupted"]
 

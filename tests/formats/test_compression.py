@@ -88,6 +88,17 @@ def test_a_log_that_is_still_being_packed_is_read_as_far_as_it_is_whole(tmp_path
         read_source(Source("x", zstd(GOLDEN.read_bytes())[:-40]))
 
 
+def test_the_reason_of_damage_is_shown_as_far_as_80_characters():
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w") as archive:  # stored, so that a changed byte can be read
+        archive.writestr("a" * 100, GOLDEN.read_bytes())
+    data = out.getvalue().replace(b'"type"', b'"typo"', 1)
+    with pytest.raises(ReadError) as e:
+        read_source(Source("log.zip", data))
+    reason = f"Bad CRC-32 for file '{'a' * 59}"  # 21 characters and 59
+    assert str(e.value) == f"log.zip: the zip file is damaged ({reason})."
+
+
 @pytest.mark.parametrize("how", PACKED)
 def test_only_read_errors_come_out_of_damaged_ones(how: str):
     data, r = PACKED[how](GOLDEN.read_bytes()), random.Random(how)

@@ -366,6 +366,15 @@ def test_tau2_runs_are_read_with_usage_and_without_the_users_tools():
     assert session.details["reward"] == 1
 
 
+def test_a_message_of_tau2_that_is_no_object_is_counted_and_the_others_are_read():
+    hello = {"role": "assistant", "content": "hi"}
+    nested = {"role": "tool", "tool_messages": ["text", {"role": "tool", "content": "ok"}]}
+    messages = [7, hello, None, nested]
+    session = read({"simulations": [{"task_id": "1", "messages": messages, "reward_info": {}}]})
+    assert view(session) == ["hi", "ok"]
+    assert (session.skipped, session.faults) == ({"message: no role": 3}, ())
+
+
 def test_what_a_providers_tools_gave_is_kept_in_inspect_logs():
     used = {"type": "tool_use", "id": "t", "name": "search", "arguments": "{}", "result": "found"}
     messages = [{"role": "user", "content": "q"}, {"role": "assistant", "content": [used]}]

@@ -242,6 +242,23 @@ def test_the_error_of_a_tool_and_the_focus_of_a_compaction_are_kept_and_bounded(
     assert s.edits[0].reason == "f" * 200
 
 
+def test_nothing_of_a_call_is_carried_over_to_the_next():
+    s = read(
+        lines(
+            event("model_call", second=1),
+            context(1, 4_000, 1),
+            answer(1, 4_500, 60, 4),
+            event("tool_call", second=5, tool_name="grep", args={"pattern": "x"}),
+            answer(2, 4_900, 70, 9),  # neither its request nor its size was written
+            event("tool_result", second=10, tool_name="grep", result_chars=9),
+        )
+    )
+    first, second = (c.message for c in s.calls)
+    assert (first.latency, first.details["context"]["est_tokens"]) == (3.0, 3_654)
+    assert (second.latency, second.details) == (None, {})
+    assert s.messages[-1].call_id is None
+
+
 def test_events_that_the_reader_does_not_know_are_counted_by_type():
     unknown = [event("time_travel"), event("time_travel"), event("")]
     before = read(RUN_EVENTS).skipped

@@ -201,3 +201,17 @@ def test_references_are_bounded():
         zipped(samples__1_epoch_1={"message_pool": pool, "events": events, "messages": pool[:1]})
     )
     assert any("references" in f.why for f in s.faults)
+
+
+def test_the_error_of_a_tool_is_its_text_where_it_has_none_and_is_bounded():
+    failed = [
+        {"role": "tool", "content": given, "function": "bash", "error": {"message": "e" * 2_001}}
+        for given in ("", "no such file")
+    ]
+    messages = [{"role": "user", "content": "Go."}, *failed]
+    (s,) = read_source(zipped(samples__1_epoch_1={"messages": messages}))
+    results = [m for m in s.messages if m.role == "tool"]
+    assert [(m.text, m.error, m.is_error, m.tool) for m in results] == [
+        ("e" * 2_001, "e" * 2_000, True, "bash"),
+        ("no such file", "e" * 2_000, True, "bash"),
+    ]

@@ -187,6 +187,21 @@ def test_a_copy_that_has_changed_lends_its_older_content_to_none(home: Path, tmp
     assert pa.decompress(copy.read_bytes(), len(data), "zstd", asbytes=True) == data
 
 
+def test_a_large_copy_that_has_changed_behind_its_first_mebibyte_lends_it_to_none(
+    home: Path, tmp_path: Path
+):
+    first = home / PLACES["pi.jsonl"]
+    packed = bytes.fromhex("28b52ffd") + bytes(1 << 20)  # what zstd packed is stored unchanged
+    first.write_bytes(packed)
+    ck.keep(tmp_path / "kept", home, tools="pi")
+    first.write_bytes(packed + b"more")
+    ck.keep(tmp_path / "kept", home, tools="pi")
+    first.with_name("t.jsonl").write_bytes(packed)
+    ck.keep(tmp_path / "kept", home, tools="pi")
+    (copy,) = (tmp_path / "kept").rglob("t.jsonl")
+    assert copy.read_bytes() == packed
+
+
 def test_files_of_folders_called_alike_do_not_take_each_others_place(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):

@@ -400,7 +400,7 @@ def _join_chat_chunks(events: list[dict[str, Any]]) -> dict[str, Any]:
     stop = None
     for event in events:
         out |= {k: event[k] for k in ("id", "model", "created", "usage") if event.get(k)}
-        for choice in _dict_items(event.get("choices"))[:1]:
+        for choice in _get_first_choice(event):
             stop = choice.get("finish_reason") or stop
             delta = choice.get("delta") or {}
             for key, pieces in texts.items():
@@ -414,11 +414,14 @@ def _join_chat_chunks(events: list[dict[str, Any]]) -> dict[str, Any]:
     return {**out, "choices": [{"message": message, "finish_reason": stop}]}
 
 
+def _get_first_choice(event: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return what an event adds to the first of the replies that a request with `n` gets."""
+    return [c for c in _dict_items(event.get("choices")) if not c.get("index")]
+
+
 def _as_attributes(events: list[dict[str, Any]]) -> list[Any]:
     """Return the pieces of a stream as objects with attributes, like LiteLLM's."""
-    pieces = [
-        {"choices": [c for c in _dict_items(e.get("choices")) if c.get("delta")]} for e in events
-    ]
+    pieces = [{"choices": [c for c in _get_first_choice(e) if c.get("delta")]} for e in events]
     hook = lambda d: SimpleNamespace(**d)  # noqa: E731
     return [json.loads(json.dumps(p), object_hook=hook) for p in pieces]
 

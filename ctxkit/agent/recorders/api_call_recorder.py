@@ -397,11 +397,10 @@ class Recording:
         times: tuple[float, float],
         **more: Any,
     ) -> None:
-        redacted_request = {k: redact_json(v) if k != "tools" else v for k, v in request.items()}
         call = {
             "kind": kind,
             "via": via,
-            "request": redacted_request,
+            "request": redact_json(request),
             "response": redact_json(response),
             **more,
         }
@@ -424,7 +423,8 @@ def _conversation_key(kind: ApiKind, request: Mapping[str, Any]) -> bytes:
     ]
     first = next((m for m in messages if m not in system and _message_role(m) != "assistant"), None)
     opening = [request.get("system"), request.get("instructions"), system, first]
-    return msgspec.json.encode([kind, _without_cache_marks(opening)], enc_hook=str)
+    parts = [kind, _without_cache_marks(opening)]
+    return msgspec.json.encode(parts, enc_hook=str, order="deterministic")
 
 
 def _message_role(message: Any) -> Any:

@@ -524,7 +524,8 @@ def image_from_value(value: Any) -> Attachment | None:
     if isinstance(value, Attachment):
         return value
     if isinstance(value, (bytes, bytearray)):
-        return image_from_bytes(bytes(value)) if detect_media_type(bytes(value[:12])) else None
+        data = bytes(value)
+        return image_from_bytes(data) if detect_media_type(data) else None
     to_png = getattr(value, "_repr_png_", None)
     if callable(to_png) and not isinstance(value, type):
         data = to_png()

@@ -11,6 +11,7 @@ from stand_in_models import COUNT, USAGE, Says, agent, run, said
 
 from ctxkit import presets
 from ctxkit.agent import RootFolder
+from ctxkit.agent.memory.session_memory import MemoryFlusher
 from ctxkit.errors import BadArguments, ModelError
 from ctxkit.policies import Above, MemoryFlushSettings, Rules, Summary
 from ctxkit.session import ToolCall
@@ -193,3 +194,20 @@ def test_the_presets_hold_their_systems_settings():
     assert presets.fased(memory_flush=False).flush is None
     tyrum = presets.tyrum().flush
     assert (tyrum.writes, tyrum.message_chars, tyrum.seconds, tyrum.below) == (1, 2000, 2.5, None)
+
+
+def test_the_same_messages_are_saved_once_and_none_never(tmp_path):
+    writer, heard = Writer(saves("Port 8080.")), []
+    flusher = MemoryFlusher(
+        DROPPED,
+        RootFolder(tmp_path),
+        writer,
+        lambda: 1_800_000_000.0,
+        lambda kind, payload: heard.append(payload["outcome"]),
+    )
+    first, second = user("We use port 8080."), user("Never push to main.")
+    for messages in ([], [first], [first], [first, second], [first]):
+        run(flusher.save(messages))
+    assert len(writer.flushed) == 2
+    assert heard == ["saved", "saved"]
+    assert (tmp_path / TODAY).read_text().count("Port 8080.") == 2

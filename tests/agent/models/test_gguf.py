@@ -13,7 +13,7 @@ import threading
 import time
 
 import pytest
-from builders import user
+from builders import assistant, result, system, tool_call, user
 from waiting import PATIENCE
 
 from ctxkit import tokens
@@ -204,3 +204,69 @@ def test_a_session_that_is_closed_frees_the_model(path, tmp_path):
         assert asyncio.run(live.turn("go")).ended == "answered"
         assert len(gguf._runtimes) == 1
     assert gguf._runtimes == {}
+
+
+def test_a_request_allows_the_steps_of_the_tools_and_an_answer(path, monkeypatch):
+    bodies = []
+    answer = Server.handle_chat_completions
+    monkeypatch.setattr(
+        Server,
+        "handle_chat_completions",
+        lambda self, body, callback: (bodies.append(body), answer(self, body, callback))[1],
+    )
+    before = time.time()
+    reply = ask(LocalModel(path))
+    assert before <= reply.time <= time.time()
+    assert 0 <= reply.latency <= time.time() - before + 0.1
+    (body,) = bodies
+    assert (body["temperature"], body["seed"], body["max_tokens"]) == (0, 1, 512)
+    step_format = body["response_format"]
+    assert (step_format["type"], step_format["json_schema"]["strict"]) == ("json_schema", True)
+    look, last = step_format["json_schema"]["schema"]["anyOf"]
+    for step, name, arguments in (
+        (look, "look", {"path": {"type": "string"}}),
+        (last, "answer", {"text": {"type": "string", "maxLength": 600}}),
+    ):
+        # a runtime writes the fields in this order, and the reader of a stream expects the tool first
+        assert list(step["properties"]) == step["required"] == ["tool", "arguments"]
+        assert step["additionalProperties"] is False
+        assert step["properties"]["tool"] == {"const": name}
+        inner = step["properties"]["arguments"]
+        assert (inner["type"], inner["properties"]) == ("object", arguments)
+        assert inner["additionalProperties"] is False
+    assert last["properties"]["arguments"]["required"] == ["text"]
+
+
+def test_a_talk_is_sent_as_steps_and_results(path, monkeypatch):
+    """Each step is one object, also of several calls in one reply; results are the user's."""
+    bodies = []
+    answer = Server.handle_chat_completions
+    monkeypatch.setattr(
+        Server,
+        "handle_chat_completions",
+        lambda self, body, callback: (bodies.append(body), answer(self, body, callback))[1],
+    )
+    look = [tool_call("look", path=p) for p in ("a", "b")]
+    talk = (
+        system("Be brief."),
+        user("Look at both."),
+        assistant("I look.", *look),
+        result("one", look[0]),
+        result("two", look[1]),
+        assistant("Both are there."),
+        user("Thanks."),
+    )
+    asyncio.run(LocalModel(path)(Request(messages=talk, tools=(LOOK,)), ignore_delta))
+    first, *rest = bodies[0]["messages"]
+    assert first["role"] == "system"
+    assert first["content"].startswith("Be brief.\n\n")
+    assert "\n- look(path): \n- answer(text): " in first["content"]
+    assert [(m["role"], m["content"]) for m in rest] == [
+        ("user", "Look at both."),
+        ("assistant", '{"tool":"look","arguments":{"path":"a"}}'),
+        ("assistant", '{"tool":"look","arguments":{"path":"b"}}'),
+        ("user", "Result of look:\none"),
+        ("user", "Result of look:\ntwo"),
+        ("assistant", '{"tool":"answer","arguments":{"text":"Both are there."}}'),
+        ("user", "Thanks."),
+    ]

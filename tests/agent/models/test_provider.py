@@ -237,3 +237,34 @@ def test_a_rate_limit_in_the_middle_of_a_stream_is_not_said_twice(litellm, monke
 def test_a_local_server_needs_no_key(litellm, monkeypatch):
     monkeypatch.delenv("OLLAMA_API_BASE", raising=False)
     ProviderModel("ollama_chat/qwen3:4b")._check_key(load_litellm())
+
+
+@pytest.mark.parametrize(
+    ("name", "keys", "options", "sent"),
+    [
+        ("openai/m", {}, {"api_base": "http://127.0.0.1:1"}, "none"),
+        ("openai/m", {"OPENAI_API_KEY": "x"}, {"api_base": "http://127.0.0.1:1"}, None),
+        ("openai/m", {"OPENAI_API_KEY": "x"}, {}, None),
+        ("openai/m", {"OPENAI_API_KEY": ""}, {}, None),
+        ("openai/m", {}, {"api_base": "http://127.0.0.1:1", "api_key": "y"}, "y"),
+        ("anthropic/m", {}, {"api_base": "http://127.0.0.1:1"}, None),
+        ("anthropic/m", {"ANTHROPIC_API_KEY": "x"}, {}, None),
+    ],
+)
+def test_a_server_of_openais_protocol_without_a_key_gets_a_placeholder(
+    litellm, monkeypatch, name, keys, options, sent
+):
+    asked = []
+
+    async def refuse(**arguments):
+        asked.append(arguments)
+        raise RuntimeError("no server")
+
+    for variable in ("OPENAI_API_KEY", "ANTHROPIC_API_KEY"):
+        monkeypatch.delenv(variable, raising=False)
+    for variable, value in keys.items():
+        monkeypatch.setenv(variable, value)
+    monkeypatch.setattr(load_litellm(), "acompletion", refuse)
+    with pytest.raises(ModelError, match="no server"):
+        ask(ProviderModel(name, options=options, attempts=1))
+    assert [arguments.get("api_key") for arguments in asked] == [sent]

@@ -97,6 +97,16 @@ def test_a_plain_loop_is_one_session(provider):
     assert list(ck.frame(s, per="call")["prompt_tokens"]) == [20, 40]
 
 
+def test_messages_given_as_objects_and_as_dictionaries_are_one_conversation(provider):
+    litellm = provider.litellm
+    plain = {"role": "user", "content": "a"}
+    with ck.record("mixed") as live:
+        reply = litellm.completion(MODEL, messages=[litellm.Message(**plain)]).choices[0].message
+        more = [plain, reply, {"role": "user", "content": "b"}]
+        litellm.completion(MODEL, messages=more)
+    assert [len(s.calls) for s in live.sessions] == [2]
+
+
 def test_after_the_block_nothing_is_recorded_and_litellm_is_as_it_was(provider):
     litellm = provider.litellm
     before = [

@@ -181,6 +181,38 @@ def test_a_conversation_without_a_system_prompt_is_one_session():
 
 
 @pytest.mark.parametrize("kind", BODIES)
+def test_a_recording_has_no_key_of_prompts_tools_and_replies(kind):
+    key = "sk-ant-api03-" + "Ab3xY9" * 15
+    body = next(BODIES[kind](f"Be short. {key}"))
+    planted = json.dumps(body).replace("Double 21.", f"Double 21. {key}")
+    planted = planted.replace('"Double."', f'"Double. {key}"')  # of the tool
+    assert planted.count(key) == 3
+    with wire(kind, Play(f"It is {key}.")) as up, ck.record("keys") as live:
+        post("httpx", up.url + PATHS[kind], json.loads(planted))
+    session = live.session
+    assert key not in repr(session)
+    assert [m.text.strip() for m in session.messages] == [
+        "Be short. [redacted]",
+        "Double 21. [redacted]",
+        "It is [redacted].",
+    ]
+    (tool,) = session.tools
+    assert (tool.name, tool.description) == ("double", "Double. [redacted]")
+    assert tool.parameters == TOOL["parameters"]
+
+
+def test_prompts_of_one_text_each_are_conversations_of_their_own():
+    asked = ["Double 21.", "Divide 42.", "Double 21."]
+    with wire("responses", *[Play("42.")] * 3) as up, ck.record("texts") as live:
+        for text in asked:
+            post("httpx", up.url + PATHS["responses"], {"model": "gpt-5", "input": text})
+    assert [(s.messages[0].text, len(s.calls)) for s in live.sessions] == [
+        ("Double 21.", 2),
+        ("Divide 42.", 1),
+    ]
+
+
+@pytest.mark.parametrize("kind", BODIES)
 def test_two_agents_are_two_sessions(kind):
     if kind == "chat":
         both = [*chat_bodies("You plan."), next(chat_bodies("You work."))]
@@ -389,6 +421,30 @@ def test_whatever_a_server_sends_is_some_reply(kind, data):
             kind, "http://x/models/m:generateContent", {}, data, status=status
         )
         assert isinstance(answer, dict)
+
+
+@pytest.mark.parametrize("together", [True, False])
+def test_of_several_replies_to_one_request_the_first_is_kept(together):
+    """A request with `n: 2` streams the pieces of both, as events of their own or not."""
+
+    def piece(index, text, i, arguments):
+        call = {"index": 0, "id": f"c{i}", "function": {"name": "double", "arguments": arguments}}
+        return {"index": index, "delta": {"content": text, "tool_calls": [call]}}
+
+    ends = [{"index": i, "delta": {}, "finish_reason": r} for i, r in enumerate(["stop", "length"])]
+    pairs = [
+        (piece(0, "It is ", 0, '{"x": '), piece(1, "They are ", 1, '{"y": ')),
+        (piece(0, "42.", 0, "21}"), piece(1, "many.", 1, "7}")),
+        ends,
+    ]
+    events = [list(p) for p in pairs] if together else [[c] for p in pairs for c in p]
+    data = "".join(f"data: {json.dumps({'choices': choices})}\n\n" for choices in events)
+    _, _, answer = parse_call("openai", "http://x/chat/completions", {}, data.encode())
+    (choice,) = answer["choices"]
+    assert (choice["message"]["content"], choice["finish_reason"]) == ("It is 42.", "stop")
+    assert [c["function"] for c in choice["message"]["tool_calls"]] == [
+        {"name": "double", "arguments": '{"x": 21}'}
+    ]
 
 
 def test_what_geminis_and_ollamas_apis_say_is_kept():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import asyncio
+import json
 import os
 import re
 import shlex
@@ -369,3 +370,16 @@ def test_a_tree_that_could_not_be_started_leaves_nothing_open(tmp_path):
         with pytest.raises(BadArguments):
             gates.command("sh -c false")([])
     assert open_files() == before
+
+
+@pytest.mark.parametrize(("manner", "continues"), [("loads", True), ("good", False)])
+def test_only_an_agent_that_can_load_a_conversation_is_asked_to(tmp_path, manner, continues):
+    heard = tmp_path / "heard.jsonl"
+    agent = AcpClient([sys.executable, str(OUTSIDE / "acp_agent.py"), manner, str(heard)])
+    try:
+        assert asyncio.run(agent.open("/", resume_id="old")) is continues
+        assert agent.session == ("old" if continues else "s1")
+        methods = [json.loads(line)["method"] for line in heard.read_text().splitlines()]
+        assert methods == ["initialize", "session/load" if continues else "session/new"]
+    finally:
+        agent.close()

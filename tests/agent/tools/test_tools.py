@@ -81,6 +81,19 @@ def test_wrong_arguments_are_named(given, why):
         convert_arguments(tool(double), given)
 
 
+def test_a_wrong_call_is_answered_with_what_the_tool_takes():
+    def double(x: int, times: int = 1) -> int:
+        return 2 * x * times
+
+    def clock() -> str:
+        return "noon"
+
+    with pytest.raises(BadArguments, match=r"^double: missing 'x'; it takes x, times\.$"):
+        convert_arguments(tool(double), {"times": 2})
+    with pytest.raises(BadArguments, match=r"^clock: unknown 'a', 'b'; it takes nothing\.$"):
+        convert_arguments(tool(clock), {"a": 1, "b": 2})
+
+
 def test_a_parameter_that_json_cannot_say_is_refused():
     def odd(x: object, /) -> str:
         return str(x)

@@ -107,3 +107,18 @@ def test_the_page_has_what_is_measured():
     assert f"Synthetic: {make_answers.FORECAST_DEVELOPERS} developers" in measured
     for tool in ("claude-code", "codex", "pi"):
         assert f"| {tool}, usd | " in measured
+
+
+@pytest.mark.parametrize(("tool", "inside"), [("codex", 0), ("pi", 0), ("claude-code", 4)])
+def test_sessions_are_in_the_order_of_time_where_ids_rise_with_it(tool, inside):
+    """Four small sessions, then four large ones; the table has them by turns."""
+    template = load_training_counts()[0]
+    rows = [
+        msgspec.structs.replace(template, session=f"s{n}", tool=tool, developer="d", subagent=False)
+        for n in (0, 4, 1, 5, 2, 6, 3, 7)
+    ]
+    calls = {f"s{n}": (100.0 if n < 4 else 1_000.0) + n for n in range(8)}
+    result = studies.forecast_and_threshold_holdout.measure_coverage(
+        lambda row: calls[row.session], rows
+    )
+    assert (result.inside, result.sessions_n, result.developers_n) == (inside, 4, 1)

@@ -63,3 +63,21 @@ def test_they_are_made_again_byte_by_byte(published, tmp_path):
             == (studies.published_runs_and_tables.TABLES_FOLDER / path.name).read_bytes()
         ), path.name
     assert turns.read_bytes() == run_elongation_from_studies._STUDIES_FILE.read_bytes()
+
+
+def test_the_folder_of_the_runs_is_named_or_beside_the_sessions(tmp_path, monkeypatch):
+    find = studies.published_runs_and_tables.find_studies_folder
+    named, beside = tmp_path / "named", tmp_path / "all/studies"
+    for folder in (named, beside):
+        folder.mkdir(parents=True)
+    for named_value, sessions_value, found in (
+        (None, None, None),
+        (named, None, named),
+        (None, tmp_path / "all/sessions", beside),
+        (named, tmp_path / "all/sessions", named),
+        (tmp_path / "none", tmp_path / "all/sessions", None),
+        (None, tmp_path / "none/sessions", None),
+    ):
+        for name, value in (("STUDIES", named_value), ("SESSIONS", sessions_value)):
+            monkeypatch.setenv(f"CTXKIT_{name}", str(value or ""))
+        assert find() == found

@@ -29,6 +29,20 @@ def test_talks_are_equal_for_equal_seeds_and_state_each_rule_once():
     assert [text.count(key) for key in one[0].keys] == [1] * 15
 
 
+def test_half_of_the_requests_follow_a_remark():
+    remark = re.compile(
+        r"I saw the same in the \w+ module last week\.|It looked odd on my screen this morning\."
+        r"|The \w+ team is on holiday\.|My colleague wrote that \w+ code years ago\."
+        r"|Last time it took two hours\."
+    )
+    talks = studies.user_rule_survival_and_human_labels.make_user_rule_conversations(3)
+    texts = [m.text for t in talks for m in t.session.messages if m.role == "user"]
+    found = [remark.findall(text) for text in texts]
+    assert len(texts) == 3 * 60
+    assert max(map(len, found)) == 1
+    assert sum(map(len, found)) == pytest.approx(90, abs=27)  # four standard deviations
+
+
 def test_the_wordings_that_are_measured_are_not_those_the_extractor_was_written_on():
     assert not set(studies.user_rule_survival_and_human_labels.TUNED_WORDINGS) & set(
         studies.user_rule_survival_and_human_labels.HELD_OUT_WORDINGS
