@@ -31,6 +31,7 @@ from .exams_comparing_ways_to_compact import measure_answerable_share as measure
 from .score_columns import UNCOMPUTED_COLUMNS as UNCOMPUTED_COLUMNS
 from .setting_advice import MAX_SESSION_SHARE as MAX_SESSION_SHARE
 from .setting_advice import measure_saving_concentration as measure_saving_concentration
+from .setting_choice_and_sweep_display import display_advice as display_advice
 from .sweep_workers import NamedRules as NamedRules
 from .sweep_workers import SessionRunner as SessionRunner
 from .sweep_workers import SweepScoreOptions as SweepScoreOptions

@@ -81,6 +81,7 @@ from .validated_settings_and_scheduled_prunings import ScheduledPruning as Sched
 # For other packages and for tests, not in `__all__`:
 from .compaction_and_pruning_rules import ConvertingField as ConvertingField
 from .compaction_and_pruning_rules import unwrap_function as unwrap_function
+from .compaction_without_summary import KeepTurns as KeepTurns
 from .history.edited_head import EditedHead as EditedHead
 from .history.edited_head import HeadItem as HeadItem
 from .history.edited_head import ReplacementMessage as ReplacementMessage
@@ -108,6 +109,7 @@ from .result_excerpts_and_offload import STUB_PREFIX as STUB_PREFIX
 from .result_excerpts_and_offload import compute_artifact_id as compute_artifact_id
 from .result_excerpts_and_offload import find_artifact_in_stub as find_artifact_in_stub
 from .result_excerpts_and_offload import format_stub as format_stub
+from .result_excerpts_and_offload import with_advice as with_advice
 from .rules_modifiers import keep_rules as keep_rules
 from .schedules import UNDO_CHANGE as UNDO_CHANGE
 from .summary_compaction import TimeLimitedSummariser as TimeLimitedSummariser

@@ -14,8 +14,8 @@ from widgets.reports.hostile_logs import hostile, intruders
 import ctxkit as ck
 from ctxkit._internal import display_width
 from ctxkit._internal.data_frame_display import DisplayFrame
+from ctxkit.experiments import display_advice
 from ctxkit.experiments.score_columns import _SCORE_ROWS
-from ctxkit.experiments.setting_choice_and_sweep_display import display_advice
 from ctxkit.formats.archive_and_search import _searchable_text
 
 BILLING = ck.samples.path("billing")

@@ -15,8 +15,7 @@ from stand_in_models import COUNT, said
 
 import ctxkit as ck
 from ctxkit.agent import Agent, ScriptedModel, tool
-from ctxkit.policies import Above, LessonRecall, MessageLog, Rules, Summary
-from ctxkit.policies.compaction_without_summary import KeepTurns
+from ctxkit.policies import Above, KeepTurns, LessonRecall, MessageLog, Rules, Summary
 from ctxkit.policies.lesson_extraction_and_recall import (
     RECALL_HEADING,
     Lesson,

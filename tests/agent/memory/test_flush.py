@@ -10,8 +10,7 @@ from builders import assistant, session, user
 from stand_in_models import COUNT, USAGE, Says, agent, run, said
 
 from ctxkit import presets
-from ctxkit.agent import RootFolder
-from ctxkit.agent.memory.session_memory import MemoryFlusher
+from ctxkit.agent import MemoryFlusher, RootFolder
 from ctxkit.errors import BadArguments, ModelError
 from ctxkit.policies import Above, MemoryFlushSettings, Rules, Summary
 from ctxkit.session import ToolCall

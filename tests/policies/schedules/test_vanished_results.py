@@ -7,8 +7,7 @@ from builders import assistant, result, tool_call, user
 from histories import CHARS
 from policies.schedules.test_schedules import holds
 
-from ctxkit.policies import CacheTtl, History, MessageLog, Schedule, ScheduledPruning
-from ctxkit.policies.schedules import UNDO_CHANGE
+from ctxkit.policies import UNDO_CHANGE, CacheTtl, History, MessageLog, Schedule, ScheduledPruning
 from ctxkit.tokens import ContextBudget
 
 
