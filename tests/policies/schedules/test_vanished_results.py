@@ -6,8 +6,17 @@ import pytest
 from builders import assistant, result, tool_call, user
 from histories import CHARS
 from policies.schedules.test_schedules import holds
+from random_sessions import Fours
 
-from ctxkit.policies import UNDO_CHANGE, CacheTtl, History, MessageLog, Schedule, ScheduledPruning
+from ctxkit.policies import (
+    UNDO_CHANGE,
+    CacheTtl,
+    CharacterBudget,
+    History,
+    MessageLog,
+    Schedule,
+    ScheduledPruning,
+)
 from ctxkit.tokens import ContextBudget
 
 
@@ -100,3 +109,12 @@ def test_a_trimmed_result_is_whole_again_when_it_is_among_the_newest():
             "".join(m.id[1] for m in prompt if m.text == "x" * 500) for prompt in prompts
         ] == whole
     holds((HideTwoReplies(), rule), talk, 4000)
+
+
+@pytest.mark.parametrize("max_chars", [900, 1300, 1700])
+def test_a_vanished_result_has_no_share_of_what_is_left(max_chars):
+    """The placeholder has as many tokens as the second result, so that it is not elided."""
+    placeholder, second = "e" * 101, 104
+    assert Fours()(placeholder) == Fours()("x" * second) == 26
+    rule = CharacterBudget(max_chars=max_chars, step=1, min_chars=1, placeholder=placeholder)
+    holds((HideOldResult(), rule), make_talk((500, second, 700, 900, 4000, 5000)), 4000)
