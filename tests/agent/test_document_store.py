@@ -110,6 +110,21 @@ def test_a_path_without_files_is_named_with_at_most_200_characters(base, tmp_pat
     assert str(raised.value) == f"{said}{named!r} in the context store."
 
 
+def test_what_is_stored_is_returned_as_the_index_has_it(base):
+    library = ContextStore(base)
+    files = {"b.md": (b"two", 3), "a.txt": (b"text of a document", 4_096)}
+    item = library.put(
+        "n", files, source="n.docx", description="A guide.\nLong.", info="1 document"
+    )
+    assert library.items() == {".ctxkit/context/n": item}
+    assert (item.name, item.description, item.extraction_info) == (
+        "n",
+        "A guide. Long.",
+        "1 document",
+    )
+    assert (item.size_bytes, item.raw_bytes) == (21, 4_099)
+
+
 def test_the_same_name_again_takes_the_place_of_the_old_one(base, tmp_path):
     add(base, write(tmp_path / "one.md", "1"), "n")
     library = add(base, write(tmp_path / "two.md", "2"), "n")

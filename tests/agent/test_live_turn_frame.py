@@ -223,6 +223,17 @@ def test_a_budget_counts_what_was_billed(tmp_path):
         assert one.turns["compaction_occurred"].tolist() == [False, False, True, False, False]
 
 
+def test_a_compaction_behind_a_turn_without_a_bill_counts_for_the_last_billed_one(tmp_path):
+    steps = [reply(60, tokens, calls=False) for tokens in (500, 0, 0, 600)]
+    with live(tmp_path, *steps, rules=RULES["count"]) as one:
+        for _ in range(4):
+            run(one.turn("go"))
+        record = ck.frame(one.session, per="turn")
+        assert record["compaction_occurred"].tolist() == [False, False, True, False]
+        assert same(one)["turn_input_tokens"].tolist() == [500, 600]
+        assert one.turns["compaction_occurred"].tolist() == [True, False]
+
+
 def test_the_events_log_reads_back_with_its_compactions(tmp_path):
     steps = [reply(40, 600, calls=i % 3 != 2) for i in range(12)]
     with live(tmp_path, *steps, rules=RULES["above"], tools=[ECHO]) as one:
