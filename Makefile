@@ -38,7 +38,7 @@ demo: $(STAMP)  ## what a bundled session says: in the terminal, as a page and a
 lab: $(STAMP)  ## open JupyterLab on the first notebook
 	$(BIN)/python -m jupyterlab $(ROOT) notebooks/01-read-a-session.ipynb
 
-test: $(STAMP)  ## the suite, under ten minutes (long families sampled with a printed seed)
+test: $(STAMP)  ## the suite, under eight minutes (long families sampled with a printed seed)
 	$(BIN)/python -m pytest -p no:nbval -n 4 --dist worksteal -m "not long" tests
 	$(BIN)/python -m pytest -n 2 --dist loadfile --nbval-lax --nbval-current-env -p no:cacheprovider notebooks
 

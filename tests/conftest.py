@@ -13,6 +13,7 @@ from tempfile import mkdtemp
 from typing import TYPE_CHECKING
 
 import pytest
+from _pytest.runner import runtestprotocol
 from hypothesis import HealthCheck, settings
 
 if TYPE_CHECKING:
@@ -24,6 +25,7 @@ os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
 # jsonschema would build a grammar for each rule of IRIs, for more than a second; no schema here asks for one
 sys.modules.setdefault("rfc3987_syntax", None)  # type: ignore[arg-type]
+gc.set_threshold(20_000, 20, 50)  # tests make many objects and few cycles, and end soon
 
 SEED = int(os.environ.get("CTXKIT_SEED", random.SystemRandom().randrange(10**6)))
 TESTS = Path(__file__).parent
@@ -91,6 +93,19 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         browser = (*TESTS.parts, "browser")
         parts = len(browser)
         items.sort(key=lambda item: (item.path.parts[:parts] != browser, item.path.parts[:parts]))
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> bool | None:
+    """Let a worker send no report of a set-up or a teardown that passed: two of three, each at a cost."""
+    if "PYTEST_XDIST_WORKER" not in os.environ:
+        return None
+    item.ihook.pytest_runtest_logstart(nodeid=item.nodeid, location=item.location)
+    for report in runtestprotocol(item, log=False, nextitem=nextitem):
+        if report.when == "call" or not report.passed:
+            item.ihook.pytest_runtest_logreport(report=report)
+    item.ihook.pytest_runtest_logfinish(nodeid=item.nodeid, location=item.location)
+    return True
 
 
 @pytest.hookimpl(trylast=True)

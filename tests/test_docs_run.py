@@ -11,7 +11,9 @@ import re
 import subprocess
 import sys
 import warnings
+from functools import cache
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import NamedTuple
 
 import pytest
@@ -87,8 +89,17 @@ def make_home(folder: Path) -> Path:
     """Make a home that holds one session, as the newest of its machine."""
     logs = folder / "home" / ".pi" / "agent" / "sessions" / "work"
     logs.mkdir(parents=True)
-    ck.write(ck.read(ck.samples.path("billing")), logs / "one.jsonl", "pi")
+    (logs / "one.jsonl").write_bytes(convert_sample())
     return folder / "home"
+
+
+@cache
+def convert_sample() -> bytes:
+    """Return the session of that home: every page has a copy of it."""
+    with TemporaryDirectory() as folder:
+        path = Path(folder, "one.jsonl")
+        ck.write(ck.read(ck.samples.path("billing")), path, "pi")
+        return path.read_bytes()
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda p: p.name)

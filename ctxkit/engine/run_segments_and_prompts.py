@@ -449,15 +449,14 @@ def _scheduled_items(
     rows, log = schedule.rows, schedule.rows.log
     changed = dict(schedule.changed(call))
     for p in range(rows.count_arrived(call)):
-        unpruned = rows.recorded_state(p)
-        state = changed.get(p, unpruned)
-        row = rows.row(p)
-        part = schedule.top.origin(p, call) if p in changed else None
+        pruned, row = changed.get(p), rows.row(p)
+        state = rows.recorded_state(p) if pruned is None else pruned
+        part = None if pruned is None else schedule.top.origin(p, call)
         if state.message is None:
             left_out[row] = name_of(part)
             continue
         # A message as the log has it has the content `-row - 1`; a compaction made all others.
-        is_compacted = row < 0 or unpruned.content != -row - 1
+        is_compacted = row < 0 or rows.recorded_content(p) != -row - 1
         changed_by = name_of(part) if part is not None else policy if is_compacted else None
         raw = log.tokens.sizes[row] if row >= 0 else 0  # an inserted message is not in the log
         yield SentItem(state.message, state.tokens, raw, changed_by, row, part is not None)

@@ -282,7 +282,7 @@ def _find_state_after(
     slot = base.slots[p] if p < rows.head else rows.row(p)
     if message is None:
         return slot, None
-    if event.now.content == rows.recorded_state(p).content:
+    if event.now.content == rows.recorded_content(p):
         return slot, base.get_content(slot)
     if slot >= 0 and is_stored_elsewhere(message.text[:200]):
         recorder.archived_rows.append((slot, 2 * event.call + 1))

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from functools import cache
+from typing import NamedTuple
+
 import pytest
 from conftest import sample
 
@@ -27,21 +30,6 @@ def pages(tmp_path_factory):
         return write_views(tmp_path_factory.mktemp("views"))
 
 
-@pytest.mark.parametrize(
-    ("wide", "scheme"), sample([(900, "light"), (900, "dark"), (390, "dark")], 2)
-)
-def test_every_view_can_be_read_and_fits_the_page(pages, chromium, wide, scheme):
-    assert pages.keys() == list_views().keys()
-    found = []
-    with browser_page(chromium, Seen(), dark=scheme == "dark", size=(wide, 1000)) as page:
-        for file in pages.values():
-            page.goto(file.as_uri())
-            found += [*faults(page), *page.evaluate(WIDE)]
-            if page.evaluate("document.documentElement.scrollWidth") > wide:
-                found.append(f"{file.stem}: the page scrolls sideways")
-    assert found == []
-
-
 SMALL_WORDS = """() => [...document.querySelectorAll('[data-picture] svg text')].filter(e => e.checkVisibility() && e.textContent.trim())
   .map(e => [parseFloat(getComputedStyle(e).fontSize) * Math.hypot(e.getScreenCTM().a, e.getScreenCTM().b), e.textContent]).filter(([size]) => size < 9)
   .slice(0, 3).map(([size, word]) => `"${word}" has ${size.toFixed(1)} pixels`)"""
@@ -49,18 +37,6 @@ UNSIGNED_BOXES = """() => [...document.querySelectorAll('[data-picture] *')].fil
   && /auto|scroll/.test(getComputedStyle(e).overflowX) && e.scrollWidth > e.clientWidth + 1
   && !getComputedStyle(e).backgroundAttachment.includes('local')).slice(0, 3)
   .map(e => `${e.tagName} "${e.textContent.trim().slice(0, 40)}" scrolls sideways without a sign`)"""
-
-
-def test_on_a_telephone_words_of_pictures_stay_large_and_boxes_show_that_they_scroll(
-    pages, chromium
-):
-    found = []
-    with browser_page(chromium, Seen(), size=(390, 1000)) as page:
-        for file in pages.values():
-            page.goto(file.as_uri())
-            for js in (SMALL_WORDS, UNSIGNED_BOXES):
-                found += [f"{file.stem}: {e}" for e in page.evaluate(js)]
-    assert found == []
 
 
 IN_SIGHT = """(dear) => [...document.querySelectorAll('th')].filter(e => e.checkVisibility()).map(e => {
@@ -71,15 +47,60 @@ IN_SIGHT = """(dear) => [...document.querySelectorAll('th')].filter(e => e.check
 }).filter(([name]) => dear.includes(name))"""
 
 
-def test_what_is_paid_and_where_is_in_sight_at_900_pixels(pages, chromium):
+class ViewChecks(NamedTuple):
+    """What the checks say of one view at one width and in one scheme."""
+
+    faults: list[str]
+    scroll_width: int
+    heads: list[tuple[str, bool]]
+    """Heads of tables that hold a cost or a place, and whether each is in sight."""
+    light_faults: list[str]
+    """Small words and boxes that scroll without a sign, in the light scheme."""
+
+
+@pytest.fixture(scope="module")
+def check_views(pages, chromium):
+    """Check all views at a width and in a scheme; several tests read the result of one visit."""
+
+    @cache
+    def check(wide: int, scheme: str) -> dict[str, ViewChecks]:
+        checks = {}
+        with browser_page(chromium, Seen(), dark=scheme == "dark", size=(wide, 1000)) as page:
+            for name, file in pages.items():
+                page.emulate_media(color_scheme=scheme)
+                page.goto(file.as_uri())
+                found = [*faults(page), *page.evaluate(WIDE)]
+                scroll_width = page.evaluate("document.documentElement.scrollWidth")
+                heads = page.evaluate(IN_SIGHT, ["cost", "dollars", *PLACES])
+                page.emulate_media(color_scheme="light")
+                light = [e for js in (SMALL_WORDS, UNSIGNED_BOXES) for e in page.evaluate(js)]
+                checks[name] = ViewChecks(found, scroll_width, heads, light)
+        return checks
+
+    return check
+
+
+@pytest.mark.parametrize(
+    ("wide", "scheme"), sample([(900, "light"), (900, "dark"), (390, "dark")], 2)
+)
+def test_every_view_can_be_read_and_fits_the_page(check_views, wide, scheme):
+    checks = check_views(wide, scheme)
+    assert checks.keys() == list_views().keys()
+    assert [fault for check in checks.values() for fault in check.faults] == []
+    assert [name for name, check in checks.items() if check.scroll_width > wide] == []
+
+
+def test_on_a_telephone_words_of_pictures_stay_large_and_boxes_show_that_they_scroll(check_views):
+    checks = check_views(390, "dark")
+    assert {name: check.light_faults for name, check in checks.items() if check.light_faults} == {}
+
+
+def test_what_is_paid_and_where_is_in_sight_at_900_pixels(check_views):
     """No table hides its costs behind a scroll bar; the board shows project, tool and model."""
     seen = {}
-    with browser_page(chromium, Seen(), size=(900, 1000)) as page:
-        for name, file in pages.items():
-            page.goto(file.as_uri())
-            heads = page.evaluate(IN_SIGHT, ["cost", "dollars", *PLACES])
-            assert [head for head, in_sight in heads if not in_sight] == [], name
-            seen[name] = [head for head, _ in heads]
+    for name, check in check_views(900, "light").items():
+        assert [head for head, in_sight in check.heads if not in_sight] == [], name
+        seen[name] = [head for head, _ in check.heads]
     assert seen["board"] == ["cost", *PLACES]
     assert sum("cost" in heads or "dollars" in heads for heads in seen.values()) >= 6
 

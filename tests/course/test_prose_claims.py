@@ -100,6 +100,7 @@ def test_what_is_said_of_real_sessions_is_so(real):
     assert max(prompt) < 0.9
 
 
+@cache
 def prose(number: str) -> str:
     path = next(NOTEBOOKS.glob(f"{number}-*.ipynb"))
     cells = nbformat.read(path, as_version=4).cells

@@ -145,6 +145,10 @@ class UnprunedMessages:
         row, log = p + self._row_offset, self.log
         return MessageState(self.arrival(p), log.messages[row], log.tokens.sizes[row], -row - 1)
 
+    def recorded_content(self, p: int) -> int:
+        """Return the content of the recorded state of a position, without building that state."""
+        return -p - self._row_offset - 1 if p >= self.head else self.recorded_state(p).content
+
     def changed(self, p: int, call: int, message: Message, new: Message) -> MessageState | None:
         """Return the state of a position whose message is replaced; None where they are equal.
 

@@ -118,7 +118,7 @@ class Schedule:
         for p in sorted(self.top.touched()):
             if p < count:
                 state = self.top.state(p, call)
-                if state.content != self.rows.recorded_state(p).content:
+                if state.content != self.rows.recorded_content(p):
                     yield p, state
 
     def adder(self, call: int) -> Any:
