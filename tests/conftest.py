@@ -13,7 +13,6 @@ from tempfile import mkdtemp
 from typing import TYPE_CHECKING
 
 import pytest
-from _pytest.runner import runtestprotocol
 from hypothesis import HealthCheck, settings
 
 if TYPE_CHECKING:
@@ -93,19 +92,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         browser = (*TESTS.parts, "browser")
         parts = len(browser)
         items.sort(key=lambda item: (item.path.parts[:parts] != browser, item.path.parts[:parts]))
-
-
-@pytest.hookimpl(tryfirst=True)
-def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> bool | None:
-    """Let a worker send no report of a set-up or a teardown that passed: two of three, each at a cost."""
-    if "PYTEST_XDIST_WORKER" not in os.environ:
-        return None
-    item.ihook.pytest_runtest_logstart(nodeid=item.nodeid, location=item.location)
-    for report in runtestprotocol(item, log=False, nextitem=nextitem):
-        if report.when == "call" or not report.passed:
-            item.ihook.pytest_runtest_logreport(report=report)
-    item.ihook.pytest_runtest_logfinish(nodeid=item.nodeid, location=item.location)
-    return True
 
 
 @pytest.hookimpl(trylast=True)
