@@ -22,9 +22,10 @@ $(STAMP): pyproject.toml requirements-dev.txt
 	  awk '/^uv==/ {on = 1; print; next} /^[^ ]/ {on = 0} on' requirements-dev.txt >$(VENV)/uv.txt && \
 	  $(PIP) --require-hashes -r $(VENV)/uv.txt || echo "There is no uv: pip does it, in minutes."; }
 	@{ command -v $(UV) >/dev/null && \
-	  $(UV) pip sync --quiet --python $(BIN)/python --require-hashes requirements-dev.txt && \
+	  $(UV) pip sync --quiet --compile-bytecode --python $(BIN)/python --require-hashes requirements-dev.txt && \
 	  $(UV) pip install --quiet --python $(BIN)/python --no-deps -e .; } || \
 	{ $(PIP) --require-hashes -r requirements-dev.txt && $(PIP) --no-deps -e .; }
+	@$(BIN)/python -m compileall -q ctxkit
 	@touch $@
 
 install: $(STAMP)  ## make .venv and install everything into it
