@@ -9,6 +9,8 @@ UV     ?= $(shell command -v uv || echo $(BIN)/uv)
 # JupyterLab refuses to run as root unless told that it is meant, as in a container.
 ROOT   := $(if $(filter 0,$(shell id -u)),--allow-root)
 
+TEST_NOTEBOOKS := $(BIN)/python -m pytest -n 2 --dist loadfile --nbval-lax --nbval-current-env -p no:cacheprovider notebooks
+
 .DEFAULT_GOAL := help
 .PHONY: help requirements demo lab install test test-all test-peers test-engines check format bench conformance same-as frontier pictures trust studies answers notebooks handouts docs release clean test-map quick mutants planted defaults
 
@@ -39,13 +41,16 @@ demo: $(STAMP)  ## what a bundled session says: in the terminal, as a page and a
 lab: $(STAMP)  ## open JupyterLab on the first notebook
 	$(BIN)/python -m jupyterlab $(ROOT) notebooks/01-read-a-session.ipynb
 
+# The notebooks run beside the suite, which waits for browsers and kernels at times; their result is shown at the end.
 test: $(STAMP)  ## the suite, under eight minutes (long families sampled with a printed seed)
-	$(BIN)/python -m pytest -p no:nbval -n 4 --dist worksteal -m "not long" tests
-	$(BIN)/python -m pytest -n 2 --dist loadfile --nbval-lax --nbval-current-env -p no:cacheprovider notebooks
+	@mkdir -p build
+	@$(TEST_NOTEBOOKS) >build/notebooks.log 2>&1 & notebooks=$$!; trap "kill $$notebooks" INT TERM; \
+	$(BIN)/python -m pytest -p no:nbval -n 4 --dist worksteal -m "not long" tests; suite=$$?; \
+	wait $$notebooks; notebooks=$$?; cat build/notebooks.log; exit $$((suite | notebooks))
 
 test-all: $(STAMP)  ## everything, also what is long: all mutations, all kills, both themes
 	CTXKIT_TEST_ALL=1 $(BIN)/python -m pytest -n 2 tests
-	$(BIN)/python -m pytest -n 2 --dist loadfile --nbval-lax --nbval-current-env -p no:cacheprovider notebooks
+	$(TEST_NOTEBOOKS)
 
 test-map: $(STAMP)  ## record which test reaches which line, for quick and mutants: make test-map TESTS=tests/metrics
 	$(BIN)/python -m benchmarks.tests_by_line record $(TESTS)
