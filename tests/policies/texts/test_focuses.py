@@ -204,15 +204,17 @@ def test_a_focus_is_one_bounded_line():
 
 
 def test_half_of_the_budget_goes_first_to_what_is_near_a_focus():
-    """Without a focus, a share of 1 for the user leaves nothing to the replies."""
-    messages = [m for n in range(20) for m in (user(f"Never touch part {n}."), assistant("Done."))]
-    history = shown(*messages, assistant("The zebra was here."))
-    near, lines_of_users = [], []
+    """Without a focus, a share of 1 for the user leaves nothing to the replies.
+
+    Of 350 characters a line of the user takes 27, so 12 fit. The last line of a focus takes up to
+    81; of the other 269 three near lines of 34 take most of one half, and six of the user the rest.
+    """
+    messages = [m for n in range(20) for m in (user(f"Never touch part {n:02}."), assistant("OK."))]
+    history = shown(*messages, *(assistant(f"The zebra {n:02} was here.") for n in range(20)))
+    lines_n = []
     for focus in ("", "zebras"):
         instructions = summary_prompts_and_audits.format_identifier_instructions("off", focus=focus)
         passage = SummariserInput(history, len(history), instructions=instructions)
         text = ExtractiveSummariser(100, share=1.0, user=1.0)(passage)
-        near.append("Assistant: The zebra was here." in text)
-        lines_of_users.append(text.count("User: "))
-    assert near == [False, True]
-    assert lines_of_users[0] > lines_of_users[1] > 3
+        lines_n.append((text.count("User: Never touch part "), text.count("Assistant: The zebra ")))
+    assert lines_n == [(12, 0), (6, 3)]
