@@ -395,6 +395,8 @@ class ToolResultsToSummariesPolicy(DataclassPolicy):
 MAX_BACKOFF_CALLS = 64
 """Most calls without a new attempt after summaries that were refused or failed."""
 _RETRY_KEY = "retry_after_calls"
+_TRIGGERS_AFTER_REPLY = ("overflow", "length")
+"""Triggers of attempts after a reply that did not fit; others come before the reply of a call."""
 
 
 # A compaction that changed nothing is an event message: it is sent to no model, and the compaction
@@ -435,7 +437,9 @@ class SummaryBackoff:
         for entry in reversed(since):
             if isinstance(entry, Message) and self._counts(entry):
                 self._in_row += 1
-                self._calls_left = int(entry.details[_RETRY_KEY])
+                # The reply of the call that made the attempt follows it, and is none of the wait.
+                is_before_reply = entry.details.get("trigger") not in _TRIGGERS_AFTER_REPLY
+                self._calls_left = int(entry.details[_RETRY_KEY]) + is_before_reply
             elif isinstance(entry, Message) and entry.role == "assistant":
                 self.skip_call()
 

@@ -457,6 +457,7 @@ def test_an_interrupt_of_a_reply_keeps_and_counts_what_came():
         "aborted",
         "interrupted by the user",
     )
+    assert a.compactor.context.log.replies == [reply]  # of the one call, which has ended
 
 
 def test_a_tool_that_fails_is_a_result_and_not_the_end():

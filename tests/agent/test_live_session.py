@@ -268,8 +268,11 @@ def test_a_session_is_free_after_a_close_that_failed(tmp_path, monkeypatch):
 
 
 def test_a_script_cannot_continue_the_session_of_a_model(tmp_path):
-    with live_with_model(tmp_path, assistant("Hello.", model="test/says")) as s:
-        run(s.turn("Hi."))
+    """The error names the model that answered last."""
+    for name in ("test/before", "test/says"):
+        with live_with_model(tmp_path, assistant("Hello.", model=name)) as s:
+            s.agent.model.name = name
+            run(s.turn("Hi."))
     path = tmp_path / ".ctxkit/sessions/main.jsonl"
     written = path.read_bytes()
     with pytest.raises(BadArguments) as e:

@@ -8,11 +8,17 @@ from itertools import pairwise
 import pytest
 from agent.models.fake_provider_server import FORMATS, Play, wire
 from agent.test_failed_summaries import Asked, long, settings_of
+from builders import assistant, session, user
 from stand_in_models import COUNT, Says, agent, live, run, said
 
 import ctxkit as ck
 from ctxkit import presets
 from ctxkit.agent import ProviderModel
+from ctxkit.agent.model_summaries_and_backoff import (
+    SummaryBackoff,
+    UnsuccessfulCompaction,
+    make_unsuccessful_compaction_message,
+)
 from ctxkit.errors import ModelError
 from ctxkit.policies import AntiThrash, Count, Rules, Summary
 from ctxkit.presets import preset
@@ -145,15 +151,39 @@ def test_another_kernel_waits_as_long(tmp_path):
 
 def test_another_kernel_counts_on_where_the_first_one_stopped(tmp_path):
     waits = []
-    for n in (9, 12):  # summaries are due at the 4th, 7th, 12th and 21st call
+    for first, n in ((1, 9), (10, 12)):
         with live(tmp_path, *[said("It is.")] * n, rules=EVERY_TURN, summary_model=Asked(writes_too_much)) as one:  # fmt: skip
             events = []
             one.listen(events.append)
             one.agent.model.notice = ""
-            for k in range(n):
-                run(one.turn(f"question {k}"))
-            waits.append([e["retry_after_calls"] for e in ends(events)])
-    assert waits == [[2, 4], [8, 16]]
+            for call in range(first, first + n):
+                asked_before = len(ends(events))
+                run(one.turn(f"question {call}"))
+                waits += [(call, e["retry_after_calls"]) for e in ends(events)[asked_before:]]
+    assert waits == [(4, 2), (7, 4), (12, 8), (21, 16)]
+
+
+@pytest.mark.parametrize(
+    ("trigger", "calls_later", "waits"),
+    [
+        ("turns", 0, [True, True, False]),
+        ("turns", 1, [True, False]),
+        ("overflow", 0, [True, False]),
+    ],
+)
+def test_the_reply_of_the_call_of_an_attempt_is_none_of_the_wait(trigger, calls_later, waits):
+    """After an overflow the attempt comes behind that reply, so the next reply counts."""
+    settings = ("fuseraft", "test/bad")
+    attempt = make_unsuccessful_compaction_message(
+        UnsuccessfulCompaction("failed", "No answer.", trigger, 900, 3),
+        settings=settings,
+        model=None,
+        usage=None,
+        retry_after=2,
+    )
+    replies = [assistant("It is.") for _ in range(1 + calls_later)]
+    backoff = SummaryBackoff(session(user(), attempt, *replies), settings)
+    assert [backoff.skip_call() for _ in waits] == waits
 
 
 def test_a_guard_that_holds_back_says_so_once():

@@ -50,18 +50,28 @@ def test_nothing_recalled_costs_nothing(table):
     assert none.loc["without memory", "cost_usd"] == table.loc["without memory", "cost_usd"]
 
 
-def test_a_figure_that_is_known_without_memory_or_with_it_alone_has_no_difference():
-    """The digest makes the last prompt too large, so that a second compaction takes the rule."""
+@pytest.mark.parametrize(
+    ("requests_n", "rule_at", "compactions_n", "unknown"),
+    [(27, 16, [1, 2, 1], [True, False, True]), (28, 22, [2, 2, 0], [False, True, True])],
+)
+def test_a_figure_that_is_known_without_memory_or_with_it_alone_has_no_difference(
+    requests_n, rule_at, compactions_n, unknown
+):
+    """With the digest the second compaction comes before the 27th call, without it before the 28th.
+
+    Where the 28th request is short, it comes with the digest only, and takes the 17th request with
+    its rule. Where it is long, both come, and only the later one takes the 23rd request.
+    """
     log = []
-    for i in range(27):
-        rule = "Never push to main. " if i == 16 else ""  # stays at the first compaction
+    for i in range(requests_n):
+        rule = "Never push to main. " if i == rule_at else ""  # stays at the first compaction
         log += [
             user(f"Read src/part{i}.py. {rule}" + "word " * 700),
             assistant(f"I decided to use port {4000 + i} for src/part{i}.py"),
         ]
     table = ck.experiments.with_memory(session(*log, user("Go on."), assistant()), SMALL)
-    assert table["compactions_n"].tolist() == [1, 2, 1]
-    assert table["user_rules_kept"].isna().tolist() == [True, False, True]
+    assert table["compactions_n"].tolist() == compactions_n
+    assert table["user_rules_kept"].isna().tolist() == unknown
 
 
 def test_rules_that_recall_already_are_refused():

@@ -248,7 +248,9 @@ def test_nothing_of_a_call_is_carried_over_to_the_next():
             event("model_call", second=1),
             context(1, 4_000, 1),
             answer(1, 4_500, 60, 4),
-            event("tool_call", second=5, tool_name="grep", args={"pattern": "x"}),
+            event("tool_call", second=5, tool_name="look", args={"path": "x"}),
+            event("tool_result", second=6, tool_name="look", result_chars=9),
+            event("tool_call", second=7, tool_name="grep", args={"pattern": "x"}),
             answer(2, 4_900, 70, 9),  # neither its request nor its size was written
             event("tool_result", second=10, tool_name="grep", result_chars=9),
         )
@@ -256,7 +258,9 @@ def test_nothing_of_a_call_is_carried_over_to_the_next():
     first, second = (c.message for c in s.calls)
     assert (first.latency, first.details["context"]["est_tokens"]) == (3.0, 3_654)
     assert (second.latency, second.details) == (None, {})
-    assert s.messages[-1].call_id is None
+    (answered, unanswered), late = first.tool_calls, s.messages[-1]
+    assert [m.call_id for m in s.messages if m.role == "tool"] == [answered.id, None]
+    assert (answered.name, unanswered.name, late.tool) == ("look", "grep", "grep")
 
 
 def test_events_that_the_reader_does_not_know_are_counted_by_type():

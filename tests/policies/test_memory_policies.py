@@ -165,14 +165,15 @@ def test_budgets_hold():
 
 
 def test_a_lesson_that_is_still_in_the_prompt_is_not_recalled():
-    """The first turn stays in front of the removed ones; only their lessons are recalled."""
-    wishes = ("Always sort by date.", "Never round up.", "Prefer tabs to blanks.")
+    """The first and the last turn stay around the removed ones; only their lessons are recalled."""
+    wishes = ("Always sort by date.", "Never round up.", "Prefer tabs.", "Never skip tests.")
     talk = [m for wish in wishes for m in (user(wish), assistant("Done."))]
-    history = shown(*talk, user("Go on."))
+    history = shown(*talk[:-1])
     new = (KeepTurns(keep_turns=1, keep_first=1) | LessonRecall())(history, ROOM)
     recalled = next(m.text for m in new.messages if m.kind == RECALLED_KIND)
-    assert wishes[0] in [m.text for m in new.messages]
-    assert [wish in recalled for wish in wishes] == [False, True, True]
+    texts = [m.text for m in new.messages]
+    assert [wish in texts for wish in wishes] == [True, False, False, True]
+    assert [wish in recalled for wish in wishes] == [False, True, True, False]
 
 
 @pytest.mark.parametrize(

@@ -235,6 +235,13 @@ def test_a_request_allows_the_steps_of_the_tools_and_an_answer(path, monkeypatch
         assert (inner["type"], inner["properties"]) == ("object", arguments)
         assert inner["additionalProperties"] is False
     assert last["properties"]["arguments"]["required"] == ["text"]
+    # a limit of the request takes the place of 512; a schema that allows other arguments does not
+    free = ToolSchema(name="free", parameters={**LOOK.parameters, "additionalProperties": True})
+    limited = Request(messages=(user("hi"),), tools=(free,), max_output_tokens=40)
+    asyncio.run(LocalModel(path)(limited, ignore_delta))
+    step = bodies[1]["response_format"]["json_schema"]["schema"]["anyOf"][0]
+    assert bodies[1]["max_tokens"] == 40
+    assert step["properties"]["arguments"]["additionalProperties"] is False
 
 
 def test_a_talk_is_sent_as_steps_and_results(path, monkeypatch):
@@ -254,12 +261,13 @@ def test_a_talk_is_sent_as_steps_and_results(path, monkeypatch):
         result("one", look[0]),
         result("two", look[1]),
         assistant("Both are there."),
+        system("Be exact."),
         user("Thanks."),
     )
     asyncio.run(LocalModel(path)(Request(messages=talk, tools=(LOOK,)), ignore_delta))
     first, *rest = bodies[0]["messages"]
     assert first["role"] == "system"
-    assert first["content"].startswith("Be brief.\n\n")
+    assert first["content"].startswith("Be brief.\n\nBe exact.\n\n")
     assert "\n- look(path): \n- answer(text): " in first["content"]
     assert [(m["role"], m["content"]) for m in rest] == [
         ("user", "Look at both."),

@@ -246,6 +246,7 @@ def test_a_local_server_needs_no_key(litellm, monkeypatch):
         ("openai/m", {"OPENAI_API_KEY": "x"}, {"api_base": "http://127.0.0.1:1"}, None),
         ("openai/m", {"OPENAI_API_KEY": "x"}, {}, None),
         ("openai/m", {"OPENAI_API_KEY": ""}, {}, None),
+        ("openai/m", {"OPENAI_API_KEY": ""}, {"api_base": "http://127.0.0.1:1"}, "none"),
         ("openai/m", {}, {"api_base": "http://127.0.0.1:1", "api_key": "y"}, "y"),
         ("anthropic/m", {}, {"api_base": "http://127.0.0.1:1"}, None),
         ("anthropic/m", {"ANTHROPIC_API_KEY": "x"}, {}, None),

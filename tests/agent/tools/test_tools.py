@@ -90,6 +90,8 @@ def test_a_wrong_call_is_answered_with_what_the_tool_takes():
 
     with pytest.raises(BadArguments, match=r"^double: missing 'x'; it takes x, times\.$"):
         convert_arguments(tool(double), {"times": 2})
+    with pytest.raises(BadArguments, match=r"^double: missing 'x'; it takes x, times\.$"):
+        convert_arguments(tool(double), {})
     with pytest.raises(BadArguments, match=r"^clock: unknown 'a', 'b'; it takes nothing\.$"):
         convert_arguments(tool(clock), {"a": 1, "b": 2})
 

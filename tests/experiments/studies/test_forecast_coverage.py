@@ -109,15 +109,16 @@ def test_the_page_has_what_is_measured():
         assert f"| {tool}, usd | " in measured
 
 
-@pytest.mark.parametrize(("tool", "inside"), [("codex", 0), ("pi", 0), ("claude-code", 4)])
+@pytest.mark.parametrize(("tool", "inside"), [("codex", 4), ("pi", 4), ("claude-code", 0)])
 def test_sessions_are_in_the_order_of_time_where_ids_rise_with_it(tool, inside):
-    """Four small sessions, then four large ones; the table has them by turns."""
+    """Four sessions of very different lengths, then four between them; the table begins with these."""
     template = load_training_counts()[0]
     rows = [
         msgspec.structs.replace(template, session=f"s{n}", tool=tool, developer="d", subagent=False)
-        for n in (0, 4, 1, 5, 2, 6, 3, 7)
+        for n in (7, 6, 5, 4, 3, 2, 1, 0)
     ]
-    calls = {f"s{n}": (100.0 if n < 4 else 1_000.0) + n for n in range(8)}
+    lengths = (100, 1_000, 110, 900, 300, 310, 320, 330)
+    calls = {f"s{n}": float(calls_n) for n, calls_n in enumerate(lengths)}
     result = studies.forecast_and_threshold_holdout.measure_coverage(
         lambda row: calls[row.session], rows
     )

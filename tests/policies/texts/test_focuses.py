@@ -203,16 +203,23 @@ def test_a_focus_is_one_bounded_line():
     assert long.terms == parse_focus("cache").terms
 
 
-def test_half_of_the_budget_goes_first_to_what_is_near_a_focus():
-    """Without a focus, a share of 1 for the user leaves nothing to the replies."""
-    messages = [m for n in range(20) for m in (user(f"Never touch part {n}."), assistant("Done."))]
-    history = shown(*messages, assistant("The zebra was here."))
-    near, lines_of_users = [], []
+@pytest.mark.parametrize(("near_n", "kept"), [(20, (6, 3, 0)), (1, (8, 1, 0))])
+def test_half_of_the_budget_goes_first_to_what_is_near_a_focus(near_n, kept):
+    """Without a focus, a share of 1 for the user leaves nothing to the replies.
+
+    Of 350 characters a line of the user takes 27, so 12 fit. The last line of a focus takes up to
+    81; of the other 269 three near lines of 34 take most of one half, and six of the user the rest.
+    What one near line leaves of its half is the user's, although the other replies have cues.
+    """
+    asked = [user(f"Never touch part {n:02}.") for n in range(20)]
+    done = [assistant(f"Fixed the error of src/rates{n:02}.py.") for n in range(20)]
+    near = [assistant(f"The zebra {n:02} was here.") for n in range(near_n)]
+    history = shown(*(m for pair in zip(asked, done, strict=True) for m in pair), *near)
+    lines_n = []
     for focus in ("", "zebras"):
         instructions = summary_prompts_and_audits.format_identifier_instructions("off", focus=focus)
         passage = SummariserInput(history, len(history), instructions=instructions)
         text = ExtractiveSummariser(100, share=1.0, user=1.0)(passage)
-        near.append("Assistant: The zebra was here." in text)
-        lines_of_users.append(text.count("User: "))
-    assert near == [False, True]
-    assert lines_of_users[0] > lines_of_users[1] > 3
+        starts = ("User: Never touch part ", "Assistant: The zebra ", "Assistant: Fixed ")
+        lines_n.append(tuple(text.count(start) for start in starts))
+    assert lines_n == [(12, 0, 0), kept]

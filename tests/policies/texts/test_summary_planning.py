@@ -20,7 +20,8 @@ def test_oc1_two_parts_halve_four_equal_messages():
 
 def test_oc1_there_are_no_more_parts_than_asked_for():
     """the last part takes the rest, also where that is above its share"""
-    five, seven = (sized(*[(user(), 1000)] * n) for n in (5, 7))
+    four, five, seven = (sized(*[(user(), 1000)] * n) for n in (4, 5, 7))
+    assert safeguard.chunk_by_share(*four, 2) == [(0, 1), (2, 3)]  # a part may fill its share
     assert safeguard.chunk_by_share(*five, 2) == [(0, 1), (2, 3, 4)]
     assert safeguard.chunk_by_share(*seven, 3) == [(0, 1), (2, 3), (4, 5, 6)]
     assert safeguard.chunk_by_share(*seven, 1) == [(0, 1, 2, 3, 4, 5, 6)]

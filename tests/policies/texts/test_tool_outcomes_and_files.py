@@ -107,21 +107,27 @@ def test_reasoning_is_cut_and_absent_where_nothing_was_thought():
 
 def test_exploration_and_symbols_are_read_off_the_calls():
     acts = tool_outcomes_and_files.collect_actions(
-        [m for _ in range(3) for m in did("read_file", path="a.py")]
+        [m for path in ("a.py", "c.py") * 2 + ("a.py",) for m in did("read_file", path=path)]
         + did("grep", pattern="TODO")
         + did("write_file", path="b.py")
     )
-    block = tool_outcomes_and_files.format_exploration_block(acts)
-    assert tool_outcomes_and_files.format_exploration_block(acts[4:]) == ""
+    explored = tool_outcomes_and_files.format_exploration_block
+    heading = "[EXPLORATION HISTORY — investigation performed before compaction]\n"
+    # what is only written is not read, and twice is not often
+    assert explored(acts) == (
+        f"{heading}Files read: 2 (5 reads)\n  grep: TODO\n  read 3 times: a.py"
+    )
+    assert explored(acts[:1]) == f"{heading}Files read: 1 (1 reads)"
+    assert explored(acts[5:]) == f"{heading}  grep: TODO"
+    assert explored(acts[6:]) == ""
     assert tool_outcomes_and_files.format_symbols_block(acts, [("b.py", "x = 1")]) == ""
-    assert "Files read: 1 (3 reads)" in block  # what is only written is not read
-    assert "  grep: TODO" in block
-    assert "  read 3 times: a.py" in block
-    assert (
-        tool_outcomes_and_files.format_symbols_block(
-            [], [("", "def run(x):\n  class Inner:\n")]
-        ).count("SymbolDefinition")
-        == 2
+    texts = [("", "def run(x):\n  class Inner:\n"), ("b.py", "def load(x):\n  run(x)\n")]
+    # a symbol of an unknown file is defined, and is the aim of no reference
+    assert tool_outcomes_and_files.format_symbols_block(acts, texts) == (
+        "[SYMBOL DEPENDENCY GRAPH — 3 node(s) across 1 file(s)]\n"
+        "  SymbolDefinition (def): run\n"
+        "  SymbolDefinition (class): Inner\n"
+        "  SymbolDefinition (def): load"
     )
 
 
