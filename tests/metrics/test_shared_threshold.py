@@ -26,7 +26,7 @@ from ctxkit.metrics.trigger_setting_instructions_by_agent import (
     PRESETS_BY_FORMAT,
     find_default_trigger,
 )
-from ctxkit.session import Session
+from ctxkit.session import Message, Session
 
 
 def rows(*costs: dict[int, tuple[float, float | None]], steps=()) -> list[SessionThresholdCosts]:
@@ -200,6 +200,25 @@ def test_sessions_that_cannot_be_replayed_are_named(developer):
     assert "1 session left out" in str(ck.when([odd, *developer[:2]]))
     with pytest.raises(BadArguments, match="from 0 to 1"):
         ck.when(developer, extra_loss=2)
+
+
+def test_a_session_that_cannot_be_compacted_at_the_default_is_left_out(developer):
+    """The default is 117,000 tokens, and no prompt of the third session is below 150,000."""
+    from msgspec.structs import replace
+
+    larger = tuple(
+        replace(m, usage=replace(m.usage, input_tokens=m.usage.input_tokens + 150_000))
+        if isinstance(m, Message) and m.usage
+        else m
+        for m in developer[0].log
+    )
+    sessions = [*developer[:2], replace(developer[0], id="larger", log=larger)]
+    answer = ck.when(sessions, context_window=150_000)
+    assert (answer.default, answer.sessions_n) == (117_000, 2)
+    assert answer.notes == (
+        "1 session left out: a compaction leaves more than the default, or no price.",
+    )
+    assert ck.when(developer[:2], context_window=150_000).notes == ()
 
 
 @pytest.mark.parametrize("name", PRESETS_BY_FORMAT)

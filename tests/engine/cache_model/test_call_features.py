@@ -127,3 +127,16 @@ def test_each_model_of_a_session_has_the_cache_life_of_its_own():
     features = get_call_features(session(*log, model=MODEL))
     assert [(f.life, f.expired) for f in features] == [
         (300, False), (300, True), (1800, False), (1800, False)]  # fmt: skip
+
+
+@pytest.mark.parametrize(("hour", "write", "is_hour"), [(60, 0, True), (None, 60, False)])
+def test_a_call_without_usage_has_the_cache_life_of_its_session(hour, write, is_hour):
+    log = session(
+        user("a"),
+        call(1.0, hour=hour, write=write),
+        user("b"),
+        assistant("ok", model=MODEL, time=2.0),
+        format="claude-code",
+        model=MODEL,
+    )
+    assert [has_hour_writes(log, c) for c in log.calls] == [is_hour, is_hour]
