@@ -1,19 +1,21 @@
-"""Turns of recorded teams: of a ledger with members' sessions, of subagents, and of one log."""
+"""Turns of recorded teams, and the log of each agent with what its peers said."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import pytest
-from builders import assistant, session, summarised, usage, user
+from builders import assistant, result, session, summarised, tool_call, usage, user
 
-from ctxkit.metrics import get_team_turns
+from ctxkit.metrics import get_agent_logs, get_team_turns
 from ctxkit.metrics.team_agent_logs_and_turns import tabulate_recorded_turns
 from ctxkit.session import Message, Session
 
 
-def make_move(agent: str, kind: str = "move", **record: Any) -> Message:
-    return Message(role="system", kind=kind, visible=False, agent=agent, details={"told": record})
+def make_move(agent: str | None, entry_kind: str = "move", **record: Any) -> Message:
+    return Message(
+        role="system", kind=entry_kind, visible=False, agent=agent, details={"told": record}
+    )
 
 
 @pytest.fixture(scope="module")
@@ -35,7 +37,7 @@ def ledger() -> Session:
     return session(
         make_move("A", from_own=0, own=0),
         make_move("B", own=0),  # without the first of its turns: from the beginning
-        make_move("B", kind="note", own=0),
+        make_move("B", "note", own=0),
         make_move("A", state="stopped"),
         make_move("C", own=0),
         make_move("A", from_own=1, own=1),
@@ -94,3 +96,83 @@ def test_a_subagent_splits_the_turn_of_the_session_that_started_it():
         ("helper no time", (0,)),
         ("main", (4,)),
     ]
+
+
+def list_shared_texts(team: Session, agent: str) -> list[str]:
+    (found,) = (log for log in get_agent_logs(team) if log.agent == agent)
+    return [m.text or m.kind or m.role for m in found.shared.messages]
+
+
+def make_team_with_branches() -> Session:
+    """Return a ledger in which A and B work in parallel after the first turn of A."""
+
+    def make_entry(text: str, agent: str | None = None, **details: str) -> Message:
+        return user(text, id=text, agent=agent, details=details)
+
+    a = session(
+        user("A's brief", turn=0), assistant("A starts", turn=0), assistant("A forks", turn=1), assistant("A ends", turn=2),
+        id="a", agent="A",
+    )  # fmt: skip
+    b = session(
+        user("B's brief", turn=0),
+        user("a copy of the ledger", turn=0, details={"from": "task"}),
+        assistant("B forks", turn=0),
+        assistant("B ends", turn=1),
+        user("after its last turn", turn=2),
+        id="b", agent="B",
+    )  # fmt: skip
+    return session(
+        make_entry("task"),
+        make_move(None, kind="task"),
+        make_entry("A said it started", "A"),
+        make_move("A", from_own=0, own=0),
+        make_entry("for B", to="B"),
+        make_entry("for A", to="A"),
+        make_move(None, kind="parallel_start"),
+        make_entry("A said it forked", "A"),
+        make_move("A", from_own=1, own=1, kind="parallel_branch_end"),
+        make_entry("B said it forked", "B"),
+        make_move("B", from_own=0, own=0, kind="parallel_branch_end"),
+        make_entry("A said both ended", "A"),
+        make_move("A", from_own=2, own=2),
+        make_move("B", from_own=1, own=1),
+        make_entry("behind the last move", "A"),
+        details={"team": "pair"},
+        children=(a, b),
+    )
+
+
+def test_an_agent_sees_the_entries_of_a_ledger_before_its_turn_and_those_before_a_fork():
+    team = make_team_with_branches()
+    assert list_shared_texts(team, "B") == [
+        *("task", "A said it started", "for B", "B's brief", "B forks"),
+        # the branch of A is seen by the turn after both
+        *("A said it forked", "A said both ended", "B ends"),
+        "after its last turn",
+    ]
+    assert list_shared_texts(team, "A") == [
+        *("task", "A's brief", "A starts", "for A", "A forks", "B said it forked", "A ends"),
+    ]
+
+
+def test_a_subagents_words_come_between_two_steps_and_not_between_a_call_and_its_result():
+    call = tool_call("task")
+    helper = session(
+        user("Find it.", time=2.0), assistant("I have found it.", time=3.0), id="h", agent="helper"
+    )
+    main = session(
+        user("Work.", time=0.0),
+        assistant("I ask.", call, time=1.0),
+        user("Hurry.", time=4.0),
+        result("Found.", call, time=5.0),
+        assistant("Done.", time=6.0),
+        agent="main",
+        children=(helper,),
+    )
+    assert list_shared_texts(main, "main") == [
+        *("Work.", "I ask.", "Hurry.", "Found.", "[helper]\nI have found it.", "Done."),
+    ]
+    heard = list_shared_texts(main, "helper")
+    assert heard[0] == "[main]\nI ask."
+    assert heard[1].startswith("[main called task(")
+    assert heard[2:] == ["Find it.", "I have found it."]  # not what was said later
