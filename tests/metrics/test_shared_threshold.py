@@ -331,3 +331,38 @@ def test_the_table_names_the_best_the_default_and_the_cheapest():
     assert [row[4] for row in cells] == ["30 %", "12 %", "10 %", "10 %"]
     assert [row[0].tone for row in table.rows] == ["", "good", "", ""]
     assert not any(cell.hover for row in table.rows for cell in row)
+
+
+def test_the_figures_of_an_answer_are_plain_values():
+    trial = LaterSessionsTrial(300, 3, 4, 1.25, 2.5, 0.1, 0.2)
+    costs = {200: (1.5, 0.1), 400: (2.5, 0.1)}
+    figures = make_threshold(n=5, costs=costs, held_out=trial, notes=("A note.",)).to_dict()
+    sessions = figures.pop("sessions")
+    assert figures == {
+        "tool": "claude-code",
+        "best": 200,
+        "default": 400,
+        "window": 1_000,
+        "sessions_n": 5,
+        "saved_usd": {"mean": 1.0, "low": 1.0, "high": 1.0},
+        "more_loss": {"mean": 0.0, "low": 0.0, "high": 0.0},
+        "held_out": {
+            "size": 300,
+            "earlier_n": 3,
+            "later_n": 4,
+            "usd": 1.25,
+            "default_usd": 2.5,
+            "loss": 0.1,
+            "default_loss": 0.2,
+        },
+        "notes": ("A note.",),
+    }
+    assert len(sessions) == 5
+    assert sessions[0]["costs"] == [
+        {"threshold": 200, "usd": 1.5, "loss": 0.1},
+        {"threshold": 400, "usd": 2.5, "loss": 0.1},
+    ]
+    lossless = {n: (usd, None) for n, (usd, _) in costs.items()}
+    untried = make_threshold(costs=lossless).to_dict()
+    assert (untried["held_out"], untried["more_loss"]) == (None, None)
+    assert untried["saved_usd"] == {"mean": 1.0, "low": None, "high": None}
