@@ -26,12 +26,14 @@ from ctxkit.engine.cache_model.call_features import (
     get_call_features,
     is_miss,
 )
+from ctxkit.engine.run_segments_and_prompts import FIXED_KIND
 from ctxkit.formats.sessions_from_arguments import accepts_session
 from ctxkit.tokens.message_sizes_from_recorded_prompts import MessageSizes, measure_sizes
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
+    from ctxkit.engine.run_segments_and_prompts import SentItem
     from ctxkit.session.messages import Message
     from ctxkit.session.session import Session
 
@@ -183,10 +185,16 @@ def _count_common(first: Iterable[str], second: Iterable[str]) -> int:
 
 
 def _measure_shared_as_sent(session: Session, previous: int, call: int) -> int:
-    """Return the tokens of the prefix that two sent prompts share."""
+    """Return the tokens of the prefix that two sent prompts share.
+
+    The fixed part is shared although its size, which is derived from bills, differs by call.
+    """
     pairs = zip(session.sent(previous), session.sent(call), strict=False)
-    common = takewhile(
-        lambda p: (p[0].message.id, p[0].message.parts) == (p[1].message.id, p[1].message.parts),
-        pairs,
-    )
-    return sum(new.tokens for _, new in common)
+    common = takewhile(lambda pair: _has_same_content(*pair), pairs)
+    return sum(min(old.tokens, new.tokens) for old, new in common)
+
+
+def _has_same_content(old: SentItem, new: SentItem) -> bool:
+    if FIXED_KIND in {old.message.kind, new.message.kind}:
+        return old.message.kind == new.message.kind
+    return (old.message.id, old.message.parts) == (new.message.id, new.message.parts)

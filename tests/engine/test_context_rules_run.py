@@ -248,3 +248,49 @@ def test_the_first_call_at_which_rules_may_compact_is_that_of_the_first_compacti
         compactions = run_rules(log, rules).compactions
         first = compactions[0].call if compactions else log.calls
         assert find_first_compaction_call(log, rules) == first
+
+
+def fail(history, _budget):
+    raise ck.errors.ModelError("The model did not answer.")
+
+
+def summarise_at_length(history, _budget):
+    return history.summarise(history.safe(3), "S" * 4_000)
+
+
+@pytest.mark.parametrize(
+    ("policy", "guards", "outcome", "error"),
+    [
+        (fail, (), "failed", "The model did not answer."),
+        # the guard compares the 256 tokens of the prompt with 137, or with 1,132, that would remain
+        (
+            compact,
+            (ck.policies.guards.MinProgress(tokens=120),),
+            "refused",
+            "it saves 119 tokens, and 120 are asked for",
+        ),
+        (
+            summarise_at_length,
+            (ck.policies.guards.Smaller(),),
+            "refused",
+            "after it the prompt would have 1,132 tokens, before it 256 (both as counted here)",
+        ),
+        # the policy itself refuses to summarise into as much
+        (
+            ck.policies.Summary(keep_messages=2, summariser=lambda _: "S" * 4_000),
+            (),
+            "refused",
+            "after it the prompt would have 1,132 tokens, before it 256 (both as counted here)",
+        ),
+        (lambda history, _budget: history, (), "nothing", None),
+    ],
+)
+def test_a_run_of_the_policy_without_a_compaction_is_an_event_with_its_reason(
+    policy, guards, outcome, error
+):
+    run = run_rules(make_log(), Rules(policy, triggers.AtCalls((2,)), guards=guards))
+    start, end = run.events
+    assert (start.kind, start.call, start.messages, start.tokens) == ("start", 2, 6, 256)
+    assert (end.kind, end.call, end.messages, end.tokens) == ("end", 2, 6, 256)
+    assert (end.outcome, end.error) == (outcome, error)
+    assert run.prompts.tolist() == [37, 141, 256, 276]

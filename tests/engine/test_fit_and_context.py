@@ -248,3 +248,35 @@ def test_a_reply_with_a_name_is_that_agents():
     assert Context(rules).fit(messages) == [messages[0], messages[4]]
     nameless = [{k: v for k, v in m.items() if k != "name"} for m in messages]
     assert len(fit(nameless, rules)) > 2
+
+
+def test_a_dict_of_several_results_comes_back_once_where_none_is_changed():
+    """One message of the Messages API is a message of the log for each result, and for its text."""
+
+    def call(name):
+        return {"type": "tool_use", "id": name, "name": "ls", "input": {}}
+
+    def answer(name, text):
+        return {"type": "tool_result", "tool_use_id": name, "content": text}
+
+    results = [answer("a", "x" * 400), answer("b", "y" * 400), {"type": "text", "text": "Go on."}]
+    messages = [
+        {"role": "user", "content": "List both."},
+        {"role": "assistant", "content": [call("a"), call("b")]},
+        {"role": "user", "content": results},
+        {"role": "assistant", "content": "Done."},
+    ]
+    unchanged = fit(messages, Rules())
+    assert [id(m) for m in unchanged] == [id(m) for m in messages]
+    cleared = fit(messages, Rules(pruning="clear:keep_last=1"))
+    assert [m["role"] for m in cleared] == [
+        "user",
+        "assistant",
+        "tool",
+        "tool",
+        "user",
+        "assistant",
+    ]
+    assert [m["content"] for m in cleared[3:5]] == ["y" * 400, "Go on."]
+    assert "x" not in cleared[2]["content"]
+    assert cleared[5] is messages[3]

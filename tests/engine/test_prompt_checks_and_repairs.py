@@ -236,3 +236,15 @@ def test_no_preset_makes_a_prompt_of_fit_that_is_refused(name):
     for i, message in enumerate(prompt):
         for block in message.get("thinking_blocks", ()):
             assert prompt[:i] == messages[: made[block["signature"]]]
+
+
+def test_prompts_that_part_no_call_from_its_result_are_checked_without_their_messages(monkeypatch):
+    """Each run of a sweep is checked: it is enough to look at columns of the log."""
+    checked = []
+    monkeypatch.setattr(f"{count_refused_calls.__module__}.find_refusals", lambda *a: checked.append(a))  # fmt: skip
+    session = signed_session(model="gpt-6-sol")
+    summary = Rules("summary:keep_tokens=900", summariser=FixedSizeSummariser(300))
+    for rules in (summary, Rules("window:keep_tokens=1500")):
+        run = run_replay(session, rules.but(trigger=triggers.Above(2_500)))
+        assert len(run.compactions) > 2
+        assert (count_refused_calls(session, run), checked) == (0, [])

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from builders import assistant, step, user
+from builders import session as make_session
 from conftest import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -82,3 +84,19 @@ def test_a_record_and_a_replay_are_asked_alike(real):
             assert items[-1].message.role in ("user", "tool", "summary")
     assert any(i.changed_by for i in again.sent(-1))
     assert talk.sent(-1) == talk.sent(len(talk.calls) - 1)
+
+
+@pytest.mark.parametrize(
+    ("processor", "masked"),
+    [
+        ({"name": "swe_agent_mask", "n": 1}, [True, True, False]),
+        ({"name": "swe_agent_mask"}, [True, True, True]),
+        ({"name": "none"}, [False, False, False]),
+    ],
+)
+def test_a_record_shows_what_its_history_processor_masked(processor, masked):
+    steps = [step(text=f"{n}" * 400) for n in range(3)]
+    log = make_session(user(), *steps, assistant(), details={"history_processor": processor})
+    results = [item for item in log.sent(3) if item.message.role == "tool"]
+    assert [item.pruned for item in results] == masked
+    assert ["Old environment output" in item.message.text for item in results] == masked

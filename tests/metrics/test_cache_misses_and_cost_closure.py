@@ -8,6 +8,7 @@ from builders import assistant, session, summarised, user
 import ctxkit as ck
 from ctxkit.metrics import cache_misses, find_cache_misses, session_bill
 from ctxkit.metrics.cost.replay_cost_model import bill_modelled_reads, closure_error
+from ctxkit.policies import Clear, Rules, triggers
 from ctxkit.session import Usage
 
 MODEL = "claude-sonnet-4-5"
@@ -164,3 +165,39 @@ def test_misses_whose_cause_the_log_shows_are_counted_by_tokens():
         )
         is None
     )
+
+
+@pytest.mark.parametrize("last_bills", [(500, 100), (100, 500)])
+def test_after_a_compaction_of_pruned_prompts_the_system_prompt_is_expected_in_the_cache(
+    last_bills,
+):
+    """Bills of other tokens than counted change the fixed part; the smaller one was cached."""
+    rules = Rules(
+        lambda history, _: history.summarise(history.safe(4), "Short."),
+        triggers.AtCalls((3,)),
+        pruning=Clear(keep_last=1),
+        counter="chars/4",
+    )
+    context, usage = ck.Context(rules, model=MODEL), None
+    messages = [
+        {"role": "system", "content": "s" * 40_000},
+        {"role": "user", "content": "Look at each file."},
+    ]
+    for call, extra in enumerate((0, *last_bills, 0)):
+        sent = context.fit(messages, usage=usage)
+        tokens = sum(len(m["content"] or "") // 4 for m in sent) + 3_000 + extra
+        usage = Usage(cache_read_tokens=0, cache_write_tokens=tokens, output_tokens=5)
+        question = {"name": "read", "arguments": "{}"}
+        messages += [
+            {
+                "role": "assistant",
+                "content": None,
+                "tool_calls": [{"id": f"c{call}", "type": "function", "function": question}],
+            },
+            {"role": "tool", "tool_call_id": f"c{call}", "content": "x" * 1_200},
+        ]
+    context.fit(messages, usage=usage)
+    fixed = [context.session.sent(call)[0].tokens for call in (2, 3)]
+    assert 300 < abs(fixed[0] - fixed[1]) < 500
+    miss = find_cache_misses(context.session)[3]
+    assert (miss.kind, miss.expected) == ("compaction", min(fixed) + 10_000)

@@ -26,7 +26,7 @@ from ctxkit.metrics.trigger_setting_instructions_by_agent import (
     PRESETS_BY_FORMAT,
     find_default_trigger,
 )
-from ctxkit.session import Session
+from ctxkit.session import Message, Session
 
 
 def rows(*costs: dict[int, tuple[float, float | None]], steps=()) -> list[SessionThresholdCosts]:
@@ -202,6 +202,25 @@ def test_sessions_that_cannot_be_replayed_are_named(developer):
         ck.when(developer, extra_loss=2)
 
 
+def test_a_session_that_cannot_be_compacted_at_the_default_is_left_out(developer):
+    """The default is 117,000 tokens, and no prompt of the third session is below 150,000."""
+    from msgspec.structs import replace
+
+    larger = tuple(
+        replace(m, usage=replace(m.usage, input_tokens=m.usage.input_tokens + 150_000))
+        if isinstance(m, Message) and m.usage
+        else m
+        for m in developer[0].log
+    )
+    sessions = [*developer[:2], replace(developer[0], id="larger", log=larger)]
+    answer = ck.when(sessions, context_window=150_000)
+    assert (answer.default, answer.sessions_n) == (117_000, 2)
+    assert answer.notes == (
+        "1 session left out: a compaction leaves more than the default, or no price.",
+    )
+    assert ck.when(developer[:2], context_window=150_000).notes == ()
+
+
 @pytest.mark.parametrize("name", PRESETS_BY_FORMAT)
 def test_every_default_lies_in_its_window(name):
     for window in (128_000, 200_000, 1_000_000):
@@ -312,3 +331,38 @@ def test_the_table_names_the_best_the_default_and_the_cheapest():
     assert [row[4] for row in cells] == ["30 %", "12 %", "10 %", "10 %"]
     assert [row[0].tone for row in table.rows] == ["", "good", "", ""]
     assert not any(cell.hover for row in table.rows for cell in row)
+
+
+def test_the_figures_of_an_answer_are_plain_values():
+    trial = LaterSessionsTrial(300, 3, 4, 1.25, 2.5, 0.1, 0.2)
+    costs = {200: (1.5, 0.1), 400: (2.5, 0.1)}
+    figures = make_threshold(n=5, costs=costs, held_out=trial, notes=("A note.",)).to_dict()
+    sessions = figures.pop("sessions")
+    assert figures == {
+        "tool": "claude-code",
+        "best": 200,
+        "default": 400,
+        "window": 1_000,
+        "sessions_n": 5,
+        "saved_usd": {"mean": 1.0, "low": 1.0, "high": 1.0},
+        "more_loss": {"mean": 0.0, "low": 0.0, "high": 0.0},
+        "held_out": {
+            "size": 300,
+            "earlier_n": 3,
+            "later_n": 4,
+            "usd": 1.25,
+            "default_usd": 2.5,
+            "loss": 0.1,
+            "default_loss": 0.2,
+        },
+        "notes": ("A note.",),
+    }
+    assert len(sessions) == 5
+    assert sessions[0]["costs"] == [
+        {"threshold": 200, "usd": 1.5, "loss": 0.1},
+        {"threshold": 400, "usd": 2.5, "loss": 0.1},
+    ]
+    lossless = {n: (usd, None) for n, (usd, _) in costs.items()}
+    untried = make_threshold(costs=lossless).to_dict()
+    assert (untried["held_out"], untried["more_loss"]) == (None, None)
+    assert untried["saved_usd"] == {"mean": 1.0, "low": None, "high": None}

@@ -81,3 +81,18 @@ def test_the_name_of_a_limit_stands_at_its_free_end_or_in_the_legend_alone(y, ma
     drawn = made.plotly()["data"][-1]
     assert [bool(t) for t in drawn["text"]] == [free == "left", free == "right"]
     assert drawn["name"] == "limit 100"
+
+
+@pytest.mark.parametrize(
+    "trace",
+    [
+        Trace(name="bars", x=[0, 1, 2], y=[90.0, 95.0, 100.0], kind="bar"),
+        Trace(name="one point", x=[2], y=[100.0]),
+    ],
+)
+def test_without_a_line_over_numbers_the_name_of_a_limit_stands_at_the_right(trace):
+    drawing = XyDrawing(x="call", y="tokens", traces=(trace,), limits=(LIMIT,))
+    assert drawing.free_end(LIMIT) == "right"
+    drawn = drawing.plotly()["data"][-1]
+    assert drawn["text"] == ["", "limit 100<br> "]
+    assert drawn["textposition"] == "top left"

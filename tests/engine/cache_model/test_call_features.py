@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from builders import assistant, session, user
+from msgspec.structs import replace
 
 from ctxkit.engine import get_call_features
 from ctxkit.engine.cache_model.call_features import (
@@ -127,3 +128,48 @@ def test_each_model_of_a_session_has_the_cache_life_of_its_own():
     features = get_call_features(session(*log, model=MODEL))
     assert [(f.life, f.expired) for f in features] == [
         (300, False), (300, True), (1800, False), (1800, False)]  # fmt: skip
+
+
+@pytest.mark.parametrize(("hour", "write", "is_hour"), [(60, 0, True), (None, 60, False)])
+def test_a_call_without_usage_has_the_cache_life_of_its_session(hour, write, is_hour):
+    log = session(
+        user("a"),
+        call(1.0, hour=hour, write=write),
+        user("b"),
+        assistant("ok", model=MODEL, time=2.0),
+        format="claude-code",
+        model=MODEL,
+    )
+    assert [has_hour_writes(log, c) for c in log.calls] == [is_hour, is_hour]
+
+
+COMMAND = "<command-name>{}</command-name>"
+FLAGS = ("after_command", "restarted", "retried", "other_effort")
+
+
+@pytest.mark.parametrize(
+    ("between", "effort", "flags"),
+    [
+        (user("go"), "high", set()),
+        (user(COMMAND.format("/model"), kind="wrapper"), "high", {"after_command", "restarted"}),
+        (user(COMMAND.format("/cost"), kind="wrapper"), "high", {"after_command"}),
+        (user(COMMAND.format("/model")), "high", set()),  # the user's own words
+        (user("a skill", kind="injected"), "high", {"after_command"}),
+        (user("a file", kind="injected", details={"attachment": "file"}), "high", set()),
+        (user("overloaded", kind="api_error"), "high", {"retried"}),
+        (user("go"), "low", {"other_effort"}),
+    ],
+)
+def test_what_comes_between_two_calls_may_break_their_prefix(between, effort, flags):
+    def make_call(time: float, effort: str):
+        return replace(call(time), details={"effort": effort})
+
+    log = session(
+        between, make_call(1.0, "high"), between, make_call(2.0, effort), user(),
+        make_call(3.0, effort), format="claude-code", version="2.1.3", model=MODEL,
+    )  # fmt: skip
+    first, second, third = get_call_features(log)
+    assert {flag for flag in FLAGS if getattr(first, flag)} == set()  # no call before it
+    assert {flag for flag in FLAGS if getattr(second, flag)} == flags
+    # a call behind one that was refused may still find its cache gone
+    assert {flag for flag in FLAGS if getattr(third, flag)} == flags & {"retried"}

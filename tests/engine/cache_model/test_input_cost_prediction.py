@@ -280,3 +280,28 @@ def test_a_score_learns_from_the_folder_of_the_developers_logs(real):
     assert errors[0] != errors[1] == errors[2]
     assert errors[1] == predict_input_cost(s, logs=SameDeveloperSessions(logs)).error
     assert rows[1]["prediction_low"] < errors[1] < rows[1]["prediction_high"]
+
+
+@pytest.mark.parametrize(
+    ("recorded", "replaced"),
+    [
+        # what is not read is written, for as long as the session's writes live
+        (
+            Usage(input_tokens=100, cache_read_tokens=0, cache_write_tokens=900),
+            Usage(cache_read_tokens=400, cache_write_tokens=600),
+        ),
+        (
+            Usage(input_tokens=100, cache_read_tokens=0, cache_write_1h_tokens=900),
+            Usage(cache_read_tokens=400, cache_write_tokens=0, cache_write_1h_tokens=600),
+        ),
+        # without billed writes it is sent uncached
+        (
+            Usage(input_tokens=1_000, cache_read_tokens=0),
+            Usage(input_tokens=600, cache_read_tokens=400),
+        ),
+    ],
+)
+def test_with_other_reads_the_rest_of_a_prompt_is_billed_as_before(recorded, replaced):
+    log = session(user(), assistant(usage=recorded, model="claude-sonnet-4-5"))
+    (call,) = replace_reads(log, [400]).calls
+    assert call.message.usage == replaced

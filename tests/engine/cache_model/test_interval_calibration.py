@@ -63,6 +63,13 @@ def test_a_record_far_above_stretches_the_upper_end_alone():
     assert high >= 2.8
 
 
+def test_a_record_far_below_stretches_the_lower_end_alone():
+    errors = np.array([0.6, -0.2, -3.0, -2.8, -2.9])
+    low, high = calibrate_stretch(errors, list("abcde"))
+    assert high == interval_calibration.MIN_STRETCH
+    assert low >= 2.8
+
+
 @pytest.mark.parametrize("evidence", ["alone", "folder", "known"])
 def test_each_kind_of_evidence_is_calibrated_by_its_own_errors(evidence):
     row = next(r for r in load_training_counts() if r.past and r.past.teachers > 4)

@@ -247,3 +247,19 @@ def test_what_stays_cached_is_the_median_of_what_was_read_after_pauses_that_outl
     pauses = find_pauses(session(*log, model="claude-sonnet-4-5"))
     assert [p.gap for p in pauses] == [1_000, 1_000, 280, 1_000, inf]
     assert [p.still_cached for p in pauses] == [0, 6_000, 7_000, 7_000, 8_000]
+
+
+@pytest.mark.parametrize(("prompt", "written"), [(40_000, 0), (50_010, 0), (52_010, 2_000)])
+def test_what_an_expired_cache_sent_again_is_not_written_since_the_pause(prompt, written):
+    """The cached prompt of 50,000 tokens and its reply of 10 are sent again after twenty minutes."""
+    log = session(
+        user(time=0.0),
+        assistant(usage=usage(0, 0, 50_000), time=1.0),
+        user(time=1_201.0),
+        assistant(usage=usage(0, 0, prompt), time=1_202.0),
+        user(time=1_490.0),
+        assistant(usage=usage(0, prompt, 0), time=1_491.0),
+        model="claude-sonnet-4-5",
+    )
+    found = [pause.written_tokens_since_previous_pause for pause in find_pauses(log)]
+    assert found == [50_000, written, 0]

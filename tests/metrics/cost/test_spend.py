@@ -222,3 +222,13 @@ def test_a_miss_that_reads_nothing_costs_the_write_less_the_models_read(model, h
     assert found.miss.missed_tokens == 110_000
     assert found.sent_usd == pytest.approx(110_000 * prices.write(hour=hour))
     assert found.usd == pytest.approx(110_000 * (prices.write(hour=hour) - prices.read))
+
+
+def test_parts_of_a_bill_without_prices_have_no_share_and_no_bar():
+    spent = ck.spend(session(user(), assistant(usage=usage(9))))
+    rows = spent.table("tool").rows
+    assert rows
+    for row in rows:
+        assert (row[1].text, row[1].value) == ("–", 0.0)
+        assert "width:0px" in row[3].html
+    assert spent.frame("tool")["share"].isna().all()

@@ -157,3 +157,31 @@ def test_summaries_at_the_end_of_the_prompt_read_it_from_the_cache():
     # 40,000 tokens at 0.30 dollars a million instead of what was replaced, at 3
     output = reused - 40_000 * 0.30 / 1e6
     assert 0 < output < 0.02
+
+
+@pytest.mark.parametrize(
+    ("keeps_request", "prompt", "read", "saved"),
+    [
+        (False, 50_000, 0, 40_000),
+        (True, 50_000, 15_000, 25_000),  # what was read of it is not saved again
+        (False, 30_000, 0, 30_000),  # no more than the whole prompt
+        (True, 50_000, 0, 40_000),  # the request was missed, too; it is not the stable part
+        (False, 50_000, 39_999, None),
+        (True, 50_000, 45_000, None),
+    ],
+)
+def test_a_stable_part_before_the_summary_would_be_read_from_the_cache(
+    keeps_request, prompt, read, saved
+):
+    """A request of 10,000 tokens, behind 40,000 of the system prompt and the tools."""
+    request, answer = user("word " * 10_000, time=0), call(50_000, 0, 1)
+    targets = [answer] if keeps_request else [request, answer]
+    compaction = summarised(targets, "short " * 100)
+    log = [request, answer, compaction, user(time=2), call(prompt, read, 3)]
+    spent = ck.spend(session(*log, model=MODEL, format="claude-code"))
+    found = [w for w in spent.what_ifs if w.name == "stable part first"]
+    assert len(found) == (saved is not None)
+    for what_if in found:
+        assert what_if.usd == pytest.approx(-saved * (3.75 - 0.30) / 1e6, rel=1e-3)
+        assert "at 1 compaction" in what_if.sentence
+        assert what_if.sentence.endswith(f"it would have cost ${-what_if.usd:.2f} less.")

@@ -360,3 +360,17 @@ def test_what_is_cut_after_the_last_call_was_sent_to_it():
     frame = ck.frame(session(asked, last, summarised([asked, last], "s" * 8)), per="message")
     assert frame["shown_tokens"].tolist() == [0, 0]
     assert frame["sent_tokens"].tolist() == [10, pd.NA]
+
+
+def test_anchored_sizes_of_messages_without_ids_are_those_of_the_same_messages_with_ids():
+    def list_sizes(**ids: str) -> list[int]:
+        log = session(
+            user("first " * 400, **ids),
+            assistant("yes " * 40, usage=usage(1_000), **ids),
+            user("second " * 90, **ids),
+            assistant("no", usage=usage(1_200), **ids),
+        )
+        return ck.frame(log, per="message", count="anchored")["tokens"].tolist()
+
+    assert list_sizes(id="") == list_sizes()
+    assert len(set(list_sizes())) == 4
