@@ -412,21 +412,21 @@ LONG = "x" * 1_500
 )
 def test_the_reason_of_a_failure(kind, data, status, error, expected):
     reader = "anthropic" if kind == "anthropic" else "openai"
-    found, _, response = parse_call(kind, GEMINI_URL, {}, data, status=status, error=error)
-    assert (found, response) == (reader, make_failed_response(reader, expected))
+    api, _, response = parse_call(kind, GEMINI_URL, {}, data, status=status, error=error)
+    assert (api, response) == (reader, make_failed_response(reader, expected))
 
 
-def test_the_api_is_told_by_the_end_of_the_path():
-    said = [{"role": "user"}]
+def test_the_api_is_recognised_by_the_end_of_the_path():
+    messages = [{"role": "user"}]
     paths = {
-        "/v1/chat/completions": ("openai", {"messages": said}),
-        "/v1/messages/": ("anthropic", {"messages": said}),
+        "/v1/chat/completions": ("openai", {"messages": messages}),
+        "/v1/messages/": ("anthropic", {"messages": messages}),
         "/v1/responses?x=1": ("openai-responses", {"input": "hi"}),
-        "/v1beta/models/m:generateContent": ("gemini", {"contents": said}),
-        "/v1beta/models/m:streamGenerateContent": ("gemini", {"contents": said}),
-        "/api/chat": ("ollama", {"messages": said}),
+        "/v1beta/models/m:generateContent": ("gemini", {"contents": messages}),
+        "/v1beta/models/m:streamGenerateContent": ("gemini", {"contents": messages}),
+        "/api/chat": ("ollama", {"messages": messages}),
     }
     for path, (kind, body) in paths.items():
         assert detect_api(f"https://x{path}", body) == kind
         assert detect_api(f"https://x{path}", dict.fromkeys(body)) is None
-        assert detect_api(f"https://x{path}", {"other": said}) is None
+        assert detect_api(f"https://x{path}", {"other": messages}) is None
