@@ -4,12 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ctxkit.agent import AcpReplyBuilder
-from ctxkit.agent.acp_reply_builder import (
-    MISSING_RESULT,
-    parse_acp_usage,
-    with_stored_call_id,
-)
+from ctxkit.agent import AcpReplyBuilder, parse_acp_usage, with_stored_call_id
 from ctxkit.session import Attachment, Message, Text, Thinking, ToolCall, Usage
 
 
@@ -90,7 +85,7 @@ def test_calls_that_run_together_are_of_one_reply():
     assert [c.id for c in reply.tool_calls] == ["c0", "c1"]
     assert [(m.call_id, m.text, m.is_error) for m in results] == [
         ("c0", "A", False),
-        ("c1", MISSING_RESULT, True),
+        ("c1", "The agent did not say how this call ended.", True),
     ]
 
 
@@ -161,7 +156,7 @@ CHANGED = "--- a.py\n+++ a.py\n@@ -1,2 +1,2 @@\n one\n-two\n+2"
         ({"content": "none", "rawOutput": "raw"}, "raw", []),
         ({"rawOutput": {"é": [1]}}, '{"é": [1]}', []),
         ({"rawOutput": ""}, "(no output)", []),
-        ({"status": "in_progress"}, MISSING_RESULT, []),
+        ({"status": "in_progress"}, "The agent did not say how this call ended.", []),
     ],
 )  # fmt: skip
 def test_the_result_of_a_call(fields, expected, images):

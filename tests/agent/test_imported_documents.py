@@ -7,15 +7,7 @@ import re
 
 import pytest
 
-from ctxkit.agent import ContextStore, format_index_block, import_files
-from ctxkit.agent import document_store as document_store_module
-from ctxkit.agent.document_store import (
-    ImportedFileOrFolder,
-    StoreFile,
-    decode_valid_index_items,
-    split_relative_path,
-    update_index,
-)
+from ctxkit.agent import ContextStore, document_store, format_index_block, import_files
 from ctxkit.agent.tools.file_tools_and_pdf_office_text import Document, DocumentPiece
 from ctxkit.errors import BadArguments, StoreError
 
@@ -32,7 +24,7 @@ def documents(monkeypatch):
         text, note = texts[path]
         return Document((DocumentPiece("page 1", text),), len(file.read()), note)
 
-    monkeypatch.setattr(document_store_module, "read_document", read_document)
+    monkeypatch.setattr(document_store, "read_document", read_document)
     return texts
 
 
@@ -72,7 +64,7 @@ def test_the_note_of_a_document_is_passed_on(tmp_path, documents):
 
 
 def test_what_is_not_imported_is_named_with_the_reason(tmp_path, monkeypatch):
-    monkeypatch.setattr(document_store_module, "MAX_FILE_BYTES", 10)
+    monkeypatch.setattr(document_store, "MAX_FILE_BYTES", 10)
     folder = write(
         tmp_path, a_txt=b"x" * 10, b_txt=b"x" * 11, c_bin=b"a\0b", _hidden=b"x", _other=b"x"
     )
@@ -97,16 +89,16 @@ def test_what_is_not_imported_is_named_with_the_reason(tmp_path, monkeypatch):
 
 
 def test_a_folder_is_imported_up_to_its_limits(tmp_path, monkeypatch):
-    monkeypatch.setattr(document_store_module, "MAX_FILES", 3)
+    monkeypatch.setattr(document_store, "MAX_FILES", 3)
     folder = write(tmp_path / "some", a_txt=b"1", b_txt=b"2", c_txt=b"3")
     assert import_files(folder).skipped == []
     write(folder, d_txt=b"4")
     imported = import_files(folder)
     assert list(imported.files) == ["a.txt", "b.txt", "c.txt"]
     assert imported.skipped == ["all after 3 files"]
-    monkeypatch.setattr(document_store_module, "MAX_TOTAL_BYTES", 3)
+    monkeypatch.setattr(document_store, "MAX_TOTAL_BYTES", 3)
     assert len(import_files(folder).files) == 3
-    monkeypatch.setattr(document_store_module, "MAX_TOTAL_BYTES", 2)
+    monkeypatch.setattr(document_store, "MAX_TOTAL_BYTES", 2)
     with pytest.raises(BadArguments, match=r"some' holds more than 2 bytes of text: add less\.$"):
         import_files(folder)
     with pytest.raises(BadArguments, match=r"none' holds no text that can be taken\.$"):
@@ -119,8 +111,12 @@ def test_a_file_is_probed_in_its_first_8192_bytes(tmp_path):
 
 
 def test_the_sizes_of_an_item():
-    files = (StoreFile("a", 10), StoreFile("b", 20, raw_bytes=0), StoreFile("c", 30, raw_bytes=99))
-    item = ImportedFileOrFolder("n", files=files)
+    files = (
+        document_store.StoreFile("a", 10),
+        document_store.StoreFile("b", 20, raw_bytes=0),
+        document_store.StoreFile("c", 30, raw_bytes=99),
+    )
+    item = document_store.ImportedFileOrFolder("n", files=files)
     assert (item.size_bytes, item.raw_bytes) == (60, 10 + 0 + 99)
 
 
@@ -133,7 +129,10 @@ def test_items_of_both_stores(tmp_path):
     items = store.items()
     assert list(items) == [f"{CONTEXT}/a", f"{CONTEXT}/b", f"{FUSERAFT}/b"]
     item = items[f"{CONTEXT}/b"]
-    assert item.files == (StoreFile("1.md", 3, 77), StoreFile("x/2.md", 8))
+    assert item.files == (
+        document_store.StoreFile("1.md", 3, 77),
+        document_store.StoreFile("x/2.md", 8),
+    )
     assert (item.source_path, item.description, item.extraction_info) == (
         "/src",
         "The notes",
@@ -162,7 +161,7 @@ def test_items_of_both_stores(tmp_path):
         ):
             pass
     assert store.remove("b") == item
-    assert store.remove("b").files == (StoreFile("f.md", 10),)
+    assert store.remove("b").files == (document_store.StoreFile("f.md", 10),)
     with pytest.raises(BadArguments, match=r"^The context store has no 'b'\..* It has: a\.$"):
         store.remove("b")
     store.remove("a")
@@ -223,8 +222,8 @@ def test_entries_that_cannot_be_used_are_counted(tmp_path):
 
 def test_an_index_keeps_what_it_does_not_know():
     before = b'\xef\xbb\xbf{"version": 2, "items": {"z": {"odd": 1}, "b": 5}}'
-    item = ImportedFileOrFolder("m", files=(StoreFile("a", 1, 2),))
-    after = update_index(before, "m", item)
+    item = document_store.ImportedFileOrFolder("m", files=(document_store.StoreFile("a", 1, 2),))
+    after = document_store.update_index(before, "m", item)
     assert json.loads(after) == {
         "version": 2,
         "items": {
@@ -235,15 +234,15 @@ def test_an_index_keeps_what_it_does_not_know():
     }
     assert list(json.loads(after)["items"]) == ["b", "m", "z"]
     assert after.startswith(b'{\n  "version": 2')
-    assert json.loads(update_index(after, "m", None)) == {
+    assert json.loads(document_store.update_index(after, "m", None)) == {
         "version": 2,
         "items": {"z": {"odd": 1}, "b": 5},
     }
-    assert json.loads(update_index(b"", "m", None)) == {"items": {}}
+    assert json.loads(document_store.update_index(b"", "m", None)) == {"items": {}}
     with pytest.raises(ValueError):
-        update_index(b"[1]", "m", None)
+        document_store.update_index(b"[1]", "m", None)
     with pytest.raises(ValueError, match="nested too deeply"):
-        update_index(b'{"items": ' + b'{"a":' * 100_000, "m", None)
+        document_store.update_index(b'{"items": ' + b'{"a":' * 100_000, "m", None)
 
 
 def test_the_items_of_an_index_that_are_valid():
@@ -258,13 +257,13 @@ def test_the_items_of_an_index_that_are_valid():
         "d d": make("d d"),
         "e": 1,
     }
-    sound, faults = decode_valid_index_items(
+    sound, faults = document_store.decode_valid_index_items(
         b"\xef\xbb\xbf" + json.dumps({"items": items}).encode()
     )
     assert (list(sound), faults) == (["a", "z"], 4)
-    assert decode_valid_index_items(b"no JSON") == ({}, 1)
+    assert document_store.decode_valid_index_items(b"no JSON") == ({}, 1)
     many = {f"n{i:03}": make(f"n{i:03}") for i in range(503)}
-    sound, faults = decode_valid_index_items(json.dumps({"items": many}).encode())
+    sound, faults = document_store.decode_valid_index_items(json.dumps({"items": many}).encode())
     assert (list(sound), faults) == ([f"n{i:03}" for i in range(500)], 3)
 
 
@@ -280,13 +279,13 @@ def test_the_items_of_an_index_that_are_valid():
     ],
 )
 def test_a_relative_path_that_is_valid(path, parts):
-    assert split_relative_path(path) == parts
+    assert document_store.split_relative_path(path) == parts
 
 
 def test_the_block_that_lists_the_store():
     def make(name, count, description=None):
-        files = tuple(StoreFile(f"{i}.md", 1) for i in range(count))
-        return ImportedFileOrFolder(name, description, files=files)
+        files = tuple(document_store.StoreFile(f"{i}.md", 1) for i in range(count))
+        return document_store.ImportedFileOrFolder(name, description, files=files)
 
     assert format_index_block({}) == ""
     items = {"p/b": make("b", 22, "Two\nlines"), "q/a": make("a", 1)}

@@ -6,11 +6,7 @@ import pytest
 from builders import assistant, result, session, summarised, system, tool_call, user
 from msgspec.structs import replace
 
-from ctxkit.agent.live_context_and_transcript import (
-    INTERRUPTED_RESULT,
-    ArtifactOffloader,
-    LiveTranscript,
-)
+from ctxkit.agent import ArtifactOffloader, LiveTranscript
 from ctxkit.errors import BadArguments
 from ctxkit.session import Attachment, Message, Text, Thinking, ToolCall
 
@@ -156,7 +152,7 @@ def test_a_call_that_did_not_end_gets_a_result():
     transcript = make_transcript()
     stored = transcript.store_unrun(tool_call("look", "c1"))
     assert (stored.role, stored.id, stored.tool, stored.call_id) == ("tool", "r0", "look", "c1")
-    assert (stored.text, stored.is_error) == (INTERRUPTED_RESULT, True)
+    assert (stored.text, stored.is_error) == ("Interrupted by the user before it ended.", True)
     assert transcript.store_unrun(tool_call(), "why").text == "why"
 
 

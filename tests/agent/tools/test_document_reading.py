@@ -13,7 +13,6 @@ import pytest
 from builders import tool_call
 
 from ctxkit.agent import RootFolder, run_tool
-from ctxkit.agent.tools import document_worker
 from ctxkit.agent.tools.file_tools_and_pdf_office_text import (
     Document,
     DocumentPiece,
@@ -44,7 +43,7 @@ PAGES = [{"name": f"page {n}", "text": f"text {n}\nmore"} for n in (1, 2, 3)]
 def _stand_in_reader(tmp_path, monkeypatch):
     reader = tmp_path / "reader.py"
     reader.write_text(READER)
-    monkeypatch.setattr(document_worker, "__file__", str(reader))
+    monkeypatch.setattr("ctxkit.agent.tools.document_worker.__file__", str(reader))
 
 
 def read(folder, rows, wanted=None, limits=None, name="a.pdf", **more):

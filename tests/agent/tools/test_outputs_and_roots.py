@@ -11,13 +11,17 @@ import pytest
 from builders import tool_call
 from waiting import PATIENCE
 
-from ctxkit.agent import BackgroundTask, RootFolder, make_python_tool, run_coroutine, run_tool
-from ctxkit.agent.child_processes import find_failure_line
-from ctxkit.agent.tools import file_search, python_shell_and_summary_tools
-from ctxkit.agent.tools.confined_root import PROTECTED_NAMES
-from ctxkit.agent.tools.file_search import FolderWalk, abbreviate_names, search_files
-from ctxkit.agent.tools.file_tools_and_pdf_office_text import describe_occurrences, read_lines
-from ctxkit.agent.tools.python_shell_and_summary_tools import BoundedOutput, capture_output
+from ctxkit.agent import (
+    BackgroundTask,
+    RootFolder,
+    child_processes,
+    make_python_tool,
+    run_coroutine,
+    run_tool,
+)
+from ctxkit.agent.tools import confined_root, file_search
+from ctxkit.agent.tools import file_tools_and_pdf_office_text as file_tools
+from ctxkit.agent.tools import python_shell_and_summary_tools as shell_tools
 from ctxkit.errors import BadArguments, StoreError
 
 
@@ -34,9 +38,9 @@ from ctxkit.errors import BadArguments, StoreError
     ],
 )
 def test_the_head_and_the_tail_of_an_output(monkeypatch, pieces, expected):
-    monkeypatch.setattr(python_shell_and_summary_tools, "HEAD_CHARS", 10)
-    monkeypatch.setattr(python_shell_and_summary_tools, "TAIL_CHARS", 4)
-    output = BoundedOutput()
+    monkeypatch.setattr(shell_tools, "HEAD_CHARS", 10)
+    monkeypatch.setattr(shell_tools, "TAIL_CHARS", 4)
+    output = shell_tools.BoundedOutput()
     assert [output.write(p) for p in pieces] == [len(p) for p in pieces]
     assert output.text() == expected
     # what is held is bounded, too: twice the tail, or one piece
@@ -45,9 +49,9 @@ def test_the_head_and_the_tail_of_an_output(monkeypatch, pieces, expected):
 
 def test_streams_are_restored_behind_the_last_capture():
     before = sys.stdout, sys.stderr
-    with capture_output() as outer:
+    with shell_tools.capture_output() as outer:
         sys.stdout.write("one\n")
-        with capture_output() as inner:
+        with shell_tools.capture_output() as inner:
             sys.stdout.write("two\n")
             sys.stderr.write("error\n")
         sys.stdout.write("three\n")
@@ -93,7 +97,7 @@ def test_code_in_the_namespace(code, expected):
     ],
 )
 def test_the_line_that_explains_a_failure(output, line):
-    assert find_failure_line(output) == line
+    assert child_processes.find_failure_line(output) == line
 
 
 def test_the_state_of_a_task_in_the_background():
@@ -218,7 +222,7 @@ def test_protected_names_are_ends_of_paths(tmp_path):
         BadArguments, match=r"^'\.gitx' is no protected name\..*\.git.* Those are: \.git, "
     ):
         RootFolder(tmp_path, allow=[".gitx"])
-    assert ".npmrc" in PROTECTED_NAMES
+    assert ".npmrc" in confined_root.PROTECTED_NAMES
 
 
 def test_another_folder_of_the_same_name_is_not_the_root(tmp_path):
@@ -245,7 +249,7 @@ def test_a_search_is_bounded_and_says_so(tmp_path, monkeypatch, program):
         (tmp_path / name).write_text("port 80\n" * lines)
 
     def search(pattern="port", path=".", files="*.py"):
-        return search_files(root, pattern, path, files).splitlines()
+        return file_search.search_files(root, pattern, path, files).splitlines()
 
     hits = ["a.py:1: port 80", "a.py:2: port 80", "b.py:1: port 80"]
     assert search() == [*hits, "[more than 3 hits: narrow the pattern]"]
@@ -274,28 +278,35 @@ def test_the_files_of_a_folder_in_the_order_of_their_paths(tmp_path):
     ):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text("")
-    assert [f.path for f in FolderWalk(root, ".", "*.py")] == [
+    assert [f.path for f in file_search.FolderWalk(root, ".", "*.py")] == [
         "a.py",
         "b/z.py",
         "b/a/x.py",
         "d/e.py",
     ]
-    assert [(f.path, f.name) for f in FolderWalk(root, "b", "*")] == [
+    assert [(f.path, f.name) for f in file_search.FolderWalk(root, "b", "*")] == [
         ("b/z.py", "z.py"),
         ("b/a/x.py", "x.py"),
     ]
-    assert [f.path for f in FolderWalk(root, "c.txt", "*.py")] == [
+    assert [f.path for f in file_search.FolderWalk(root, "c.txt", "*.py")] == [
         "c.txt"
     ]  # a file that is named is read
-    walk = FolderWalk(root, ".", "*")
+    walk = file_search.FolderWalk(root, ".", "*")
     assert walk.describe_unreadable() == ""
     walk.missed += ["a", "b", "c", "d"]
     assert walk.describe_unreadable() == "[not looked into: a, b, c and 1 more]"
 
 
 def test_names_are_abbreviated():
-    assert [abbreviate_names(list("abcd")[:n]) for n in (0, 1, 3)] == ["", "a", "a, b, c"]
-    assert abbreviate_names(["x" * 201] + ["y"] * 1_003) == f"{'x' * 200}, y, y and 1,001 more"
+    assert [file_search.abbreviate_names(list("abcd")[:n]) for n in (0, 1, 3)] == [
+        "",
+        "a",
+        "a, b, c",
+    ]
+    assert (
+        file_search.abbreviate_names(["x" * 201] + ["y"] * 1_003)
+        == f"{'x' * 200}, y, y and 1,001 more"
+    )
 
 
 @pytest.mark.parametrize(
@@ -311,7 +322,7 @@ def test_names_are_abbreviated():
     ],
 )
 def test_how_often_a_text_has_a_piece(text, piece, expected):
-    assert describe_occurrences(text, piece) == expected
+    assert file_tools.describe_occurrences(text, piece) == expected
 
 
 @pytest.mark.parametrize(
@@ -332,12 +343,12 @@ def test_lines_of_a_file(tmp_path, start, end, limit, expected):
     path = tmp_path / "a"
     path.write_text("one\ntwo\nthree")
     with path.open("rb") as file:
-        assert read_lines(file, "a", start, end, limit) == expected
+        assert file_tools.read_lines(file, "a", start, end, limit) == expected
     with (
         path.open("rb") as file,
         pytest.raises(BadArguments, match=r"^'a' has 3 lines; line 4 does not exist\.$"),
     ):
-        read_lines(file, "a", 4, None)
+        file_tools.read_lines(file, "a", 4, None)
     path.write_text("")
     with path.open("rb") as file:
-        assert read_lines(file, "a", 1, None) == ""
+        assert file_tools.read_lines(file, "a", 1, None) == ""
