@@ -237,6 +237,7 @@ def test_a_prompt_that_does_not_fit_is_compacted_or_marked():
     (marker,) = [m for m in one.session.messages if m.kind == "injected"]
     assert marker.role == "user"
     assert "down" in marker.text
+    assert marker.text in [m.text for m in one.model.asked[-1].messages]  # the model is told so
     assert one.session.edits == ()
     heavy = tool_call("look", "c1")
     at = session(
