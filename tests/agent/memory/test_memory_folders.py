@@ -7,7 +7,11 @@ import json
 import pytest
 
 from ctxkit.agent import MemoryDigestLimits, MemoryStore
-from ctxkit.agent.memory.entry_store import WorkingFolderEntryIds, find_surplus_entries
+from ctxkit.agent.memory.entry_store import (
+    STORE_BUDGETS,
+    WorkingFolderEntryIds,
+    find_surplus_entries,
+)
 from ctxkit.errors import BadArguments, StoreError
 from ctxkit.policies import make_entry
 
@@ -217,3 +221,16 @@ def test_a_folder_that_cannot_be_used_is_a_sentence(tmp_path):
     ]
     assert MemoryStore([tmp_path / "none"], tmp_path).entries() == []
     assert [*(tmp_path / "base").iterdir()] == []
+
+
+def test_a_store_holds_ten_times_as_much_as_a_digest():
+    digest = MemoryDigestLimits()
+    assert (STORE_BUDGETS.items, STORE_BUDGETS.chars) == (10 * digest.items, 10 * digest.chars)
+    assert STORE_BUDGETS.kinds == {k: (10 * n, 10 * c) for k, (n, c) in digest.kinds.items()}
+
+
+def test_a_memory_is_the_owners_alone(store, tmp_path):
+    store.add(make("a", 1))
+    assert {
+        p.stat().st_mode & 0o077 for p in (tmp_path / "one", *(tmp_path / "one").iterdir())
+    } == {0}

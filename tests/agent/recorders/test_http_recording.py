@@ -606,3 +606,14 @@ def test_a_program_that_closes_a_stream_closes_its_connection():
         assert len(live.session.calls) == 2
     assert [s.closed > 0 for s in streams] == [True, True]
     assert len(live.session.calls) == 2
+
+
+def test_reports_of_calls_before_the_recording_are_ignored():
+    live = Recording("late")
+    parameters = {"model": "m", "messages": [{"role": "user", "content": "go"}]}
+    answer = {"choices": [{"message": {"role": "assistant", "content": "Yes."}}]}
+    live.end("early", parameters, answer, (live.since - 0.001, live.since + 1), None)
+    assert live.empty
+    live.end("first", parameters, answer, (live.since, live.since + 1), None)
+    live.end("first", parameters, answer, (live.since, live.since + 1), None)  # reported twice
+    assert [c.message.text for c in live.session.calls] == ["Yes."]

@@ -170,6 +170,11 @@ def test_what_a_root_refuses(tmp_path):
         with pytest.raises(StoreError) as error:
             refused()
         assert str(error.value) == sentence
+    long = "./" * 150
+    for refused in (lambda: root.read(long), lambda: root.write(long, b"")):
+        with pytest.raises(StoreError) as error:
+            refused()
+        assert str(error.value) == f"{long[:200]!r} is a folder, not a file."
     assert root.resolve(" sub/../sub ") == tmp_path / "root/sub"
     assert root.resolve(str(tmp_path / "root")) == tmp_path / "root"
     assert (root.parts("."), root.parts("sub"), root.parts("a/b")) == ((), ("sub",), ("a", "b"))
