@@ -53,6 +53,8 @@ from .turn_state_and_events import TurnState as TurnState
 # isort: split
 # For other packages and for tests, not in `__all__`:
 from .acp_agent import find_agent_log as find_agent_log
+from .acp_reply_builder import parse_acp_usage as parse_acp_usage
+from .acp_reply_builder import with_stored_call_id as with_stored_call_id
 from .change_log_intent_log_evidence_graph import EvidenceGraph as EvidenceGraph
 from .change_log_intent_log_evidence_graph import build_evidence_graph as build_evidence_graph
 from .change_log_intent_log_evidence_graph import (
@@ -71,12 +73,17 @@ from .event_loop_threads import EventLoopClientBase as EventLoopClientBase
 from .event_loop_threads import run_coroutine as run_coroutine
 from .event_snapshot_and_report_files import ContextReportStore as ContextReportStore
 from .live_context_and_transcript import ArtifactOffloader as ArtifactOffloader
+from .live_context_and_transcript import LiveTranscript as LiveTranscript
 from .memory.entry_store import (
     get_ctxkit_and_fuseraft_memory_folders as get_ctxkit_and_fuseraft_memory_folders,
 )
 from .memory.providers import make_memory_provider as make_memory_provider
 from .memory.session_memory import MemoryFlusher as MemoryFlusher
+from .model_calls import PromptCharacterCounter as PromptCharacterCounter
+from .model_calls import ReplyEventEmitter as ReplyEventEmitter
 from .model_calls import count_payload_bytes as count_payload_bytes
+from .model_calls import digest_tools as digest_tools
+from .model_calls import find_last_tools_digest as find_last_tools_digest
 from .model_summaries_and_backoff import ModelSummariser as ModelSummariser
 from .models.scripted_and_lookup_models import make_reply as make_reply
 from .session_log import MAX_CHECKPOINTS as MAX_CHECKPOINTS
@@ -86,6 +93,8 @@ from .session_settings_seal_and_changes import (
 )
 from .span_export import OtlpCollectorSettings as OtlpCollectorSettings
 from .span_export import SpanExporter as SpanExporter
+from .span_export import encode_protobuf as encode_protobuf
+from .span_export import post_spans as post_spans
 from .system_prompt import PromptSection as PromptSection
 from .system_prompt import make_section_message as make_section_message
 from .tools.execution_and_results import MAX_IMAGE_BYTES as MAX_IMAGE_BYTES
@@ -95,3 +104,4 @@ from .tools.python_shell_and_summary_tools import (
     make_inert_brief_and_summary_tools as make_inert_brief_and_summary_tools,
 )
 from .tools.python_shell_and_summary_tools import make_tools as make_tools
+from .turn_limits_and_token_budgets import TokenBudgetMonitor as TokenBudgetMonitor

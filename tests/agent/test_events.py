@@ -7,8 +7,7 @@ from builders import assistant, result, session, tool_call, user
 from stand_in_models import COUNT, ECHO, Says, agent, run, said
 
 from ctxkit import presets
-from ctxkit.agent import Limits
-from ctxkit.agent.model_calls import PromptCharacterCounter
+from ctxkit.agent import Limits, PromptCharacterCounter
 from ctxkit.errors import ModelError
 from ctxkit.policies import Above, Rules, Summary
 from ctxkit.session import ToolCall, Usage

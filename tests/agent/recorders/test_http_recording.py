@@ -560,3 +560,60 @@ def test_a_response_fails_from_status_400_on(status, is_failed):
     body = b'{"choices": [], "error": {"message": "no such model"}}'
     response = parse_response("openai", body, status)
     assert ("choices" in response and response["choices"] == []) is not is_failed
+
+
+def test_a_program_that_closes_a_stream_closes_its_connection():
+    """The stream around it passes the pieces on, and notes the end of the call once."""
+    import httpx
+
+    class Pieces(httpx.SyncByteStream, httpx.AsyncByteStream):
+        closed = 0
+
+        def __iter__(self):
+            yield from (b"data: [DONE]", b"\n\n")
+
+        async def __aiter__(self):
+            for piece in self:
+                yield piece
+
+        def close(self):
+            self.closed += 1
+
+        async def aclose(self):
+            self.closed += 1
+
+    streams = Pieces(), Pieces()
+    transports = [
+        httpx.MockTransport(lambda _, s=s: httpx.Response(200, stream=s)) for s in streams
+    ]
+    url, body = "http://h" + PATHS["chat"], next(chat_bodies())
+
+    async def ask():
+        async with (
+            httpx.AsyncClient(transport=transports[1]) as client,
+            client.stream("POST", url, json=body) as response,
+        ):
+            return [piece async for piece in response.aiter_raw()]
+
+    with ck.record("closed") as live:
+        with (
+            httpx.Client(transport=transports[0]) as client,
+            client.stream("POST", url, json=body) as response,
+        ):
+            assert [*response.iter_raw()] == [b"data: [DONE]", b"\n\n"]
+        assert len(live.session.calls) == 1  # it ends with its stream, not with the block
+        assert asyncio.run(ask()) == [b"data: [DONE]", b"\n\n"]
+        assert len(live.session.calls) == 2
+    assert [s.closed > 0 for s in streams] == [True, True]
+    assert len(live.session.calls) == 2
+
+
+def test_reports_of_calls_before_the_recording_are_ignored():
+    live = Recording("late")
+    parameters = {"model": "m", "messages": [{"role": "user", "content": "go"}]}
+    answer = {"choices": [{"message": {"role": "assistant", "content": "Yes."}}]}
+    live.end("early", parameters, answer, (live.since - 0.001, live.since + 1), None)
+    assert live.empty
+    live.end("first", parameters, answer, (live.since, live.since + 1), None)
+    live.end("first", parameters, answer, (live.since, live.since + 1), None)  # reported twice
+    assert [c.message.text for c in live.session.calls] == ["Yes."]

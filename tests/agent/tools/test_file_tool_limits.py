@@ -6,6 +6,7 @@ import os
 import shutil
 import subprocess
 import tempfile
+import threading
 import time
 from pathlib import Path
 
@@ -285,3 +286,20 @@ def test_a_cut_is_said_also_where_the_text_is_kept_apart(root):
     stub = ArtifactStore(Workspace(root), lambda: ["s"]).store_result("read_file", text)
     said = "[cut after 10,000,000 bytes, in line 588,236; read on with start=588236]"
     assert f"It begins: {said}" in stub
+
+
+def test_a_thread_that_feeds_a_search_does_not_keep_the_program_from_ending():
+    feeding, end = threading.Event(), threading.Event()
+
+    def wait_for_texts():
+        feeding.set()
+        end.wait(PATIENCE)
+        yield {"name": "a", "first": 1, "text": "x"}
+
+    before = set(threading.enumerate())
+    process = file_search.start_search_worker("x", 1, wait_for_texts())
+    assert feeding.wait(PATIENCE)
+    assert [t.daemon for t in set(threading.enumerate()) - before] == [True]
+    end.set()
+    out, _ = process.communicate(timeout=PATIENCE)
+    assert out.splitlines()[-1] == b"a:1: x"

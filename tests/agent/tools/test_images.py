@@ -114,3 +114,12 @@ def test_python_shows_the_last_value_where_it_is_a_picture():
     )
     assert ran(made, given={"code": "fig"}).parts[1] == image_from_bytes(PNG)
     assert ran(made, given={"code": "1 + 1"}).text == "2\n"
+
+
+def test_a_picture_may_have_3_750_000_bytes():
+    largest = PNG + b"\0" * (3_750_000 - len(PNG))
+    assert image_from_bytes(largest).media_type == "image/png"
+    with pytest.raises(
+        BadArguments, match=r"^x\.png has 3,750,001 bytes; a picture may have 3,750,000: make"
+    ):
+        image_from_bytes(largest + b"\0", "x.png")

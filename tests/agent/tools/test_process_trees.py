@@ -379,7 +379,48 @@ def test_only_an_agent_that_can_load_a_conversation_is_asked_to(tmp_path, manner
     try:
         assert asyncio.run(agent.open("/", resume_id="old")) is continues
         assert agent.session == ("old" if continues else "s1")
+        # what is open stays open, whatever is asked for
+        assert asyncio.run(agent.open("/", resume_id=agent.session)) is True
+        assert asyncio.run(agent.open("/", resume_id="other")) is False
         methods = [json.loads(line)["method"] for line in heard.read_text().splitlines()]
         assert methods == ["initialize", "session/load" if continues else "session/new"]
     finally:
         agent.close()
+
+
+LOGIN = {"authMethods": [{"name": "key"}, "odd", {"name": "browser"}, {}]}
+
+
+@pytest.mark.parametrize(
+    ("error", "answer", "sentence"),
+    [
+        ({"message": "odd.\nnow."}, {}, "answered session/new with an error: odd. now."),
+        ({"message": "odd", "data": {"details": "line 3"}}, {}, "answered session/new with an error: odd (line 3)."),
+        ({}, {}, "answered session/new with an error: no reason."),
+        ("odd", {}, "answered session/new with an error: no reason."),
+        ({"code": -32601, "message": "x"}, {},
+         "does not know session/new: it does not speak the Agent Client Protocol."),
+        ({"code": -32000, "message": "Log in."}, LOGIN,
+         "asks for a login (it offers: key, browser): log in with it, in a terminal. It said: Log in."),
+        ({"code": -32000}, {}, "asks for a login: log in with it, in a terminal. It said: no reason."),
+        ({"code": -32000}, {"authMethods": "key"}, "asks for a login: log in with it, in a terminal. It said: no reason."),
+    ],
+)  # fmt: skip
+def test_an_error_of_an_agent_is_a_sentence(error, answer, sentence):
+    agent = AcpClient(["/opt/own-agent", "--acp"])
+    agent.initialize_answer = answer
+    assert agent.failure(error, "session/new") == f"The agent 'own-agent' {sentence}"
+
+
+def test_an_agent_says_whether_it_takes_pictures():
+    agent = AcpClient(["own-agent"])
+    assert (agent.pictures, agent.end_reason, agent.session) == (False, "", None)
+    for takes in (True, False, "yes", None):
+        agent.initialize_answer = {"agentCapabilities": {"promptCapabilities": {"image": takes}}}
+        assert agent.pictures is (takes is True)
+    agent.initialize_answer = {"agentCapabilities": "none"}
+    assert agent.pictures is False
+    with pytest.raises(BadArguments, match=r"^Name the agent's command, such as acp:'gemini"):
+        AcpClient([])
+    with pytest.raises(ModelError, match=r"^The agent 'own-agent' is closed\.$"):
+        asyncio.run(agent.cancel())
