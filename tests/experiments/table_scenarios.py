@@ -386,7 +386,7 @@ def _measure_studies() -> list[Any]:
     )  # fmt: skip
     holdout = studies.forecast_and_threshold_holdout
     made = holdout.make_developers(4, sessions=4)
-    trials = holdout.hold_out_thresholds({n: made[n] for n in ("dev-0", "dev-3")}, (0.1,))
+    trials = holdout.hold_out_thresholds({n: made[n] for n in ("dev-0", "dev-3")}, (0.0, 0.1))
     coverage = holdout.measure_coverage(holdout.count_tokens_shared_between_calls)
     pauses = studies.idle_cost_and_pause_choice_accuracy
     lengths = pauses.list_habitual_pause_lengths(2, seed=5)
