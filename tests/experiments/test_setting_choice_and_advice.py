@@ -291,14 +291,15 @@ def test_the_advised_setting_is_the_first_advised_else_the_cheapest():
 
 def test_sessions_without_usage_have_no_part_in_advice():
     silent = session(user("word " * 400), assistant("ok"), id="silent", notes=("No usage.",))
-    noted = make_growing(14, id="noted", cached=False, notes=("One.", "Two."))
+    noted = make_growing(4, id="noted", cached=False, notes=("One.", "Two."))
     table = ck.advise([silent, noted], "none", progress=False)
     assert set(table["session_notes"]) == {"noted: One. noted: Two."}
     assert set(table["sessions_n"]) == {1}
-    assert ck.advise(make_growing(14), "none", progress=False)["session_notes"].isna().all()
-    free = talk(4, model="nobody-knows")
-    with pytest.raises(ck.BadArguments, match="usage and prices; of the 2 given none has them all"):
-        ck.advise([free, silent], "none", progress=False)
+    with pytest.raises(ck.BadArguments, match="usage and prices; of the 1 given none has them all"):
+        ck.advise(silent, "none", progress=False)
+    free = ck.advise(talk(4, model="nobody-knows"), "none", progress=False)
+    assert free.empty
+    assert "Nothing is advised: no setting has a cost on every session." in repr(free)
 
 
 def make_advice(sessions_n, **columns):
