@@ -390,6 +390,9 @@ def _measure_studies() -> list[Any]:
     coverage = holdout.measure_coverage(holdout.count_tokens_shared_between_calls)
     pauses = studies.idle_cost_and_pause_choice_accuracy
     lengths = pauses.list_habitual_pause_lengths(2, seed=5)
+    sessions = [s for ss in pauses.make_developers_with_pauses(2, 5, 2).values() for s in ss]
+    errors = pauses.list_write_errors_after_expiry(sessions)
+    rankings = pauses.check_idle_choice_rankings(sessions)
     return [
         ratios.compare_policies(runs),
         floors,
@@ -399,6 +402,7 @@ def _measure_studies() -> list[Any]:
         exams.summarise_errors_by_window(studies.table("masks").head(12)),
         *({"share": share, "trials": [t._asdict() for t in ts]} for share, ts in trials.items()),
         {"inside": coverage.inside, "of": coverage.sessions_n, "developers": coverage.developers_n},
+        {"errors": errors, "rankings": rankings},
         {name: [len(each), *each[:2], *each[-3:]] for name, each in lengths.items()},
     ]
 
