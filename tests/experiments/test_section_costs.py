@@ -146,6 +146,16 @@ def test_an_id_that_is_used_again_keeps_its_own_result(store):
     assert [m.text for m in pasted.messages if m.role == "tool"] == ["out"]
 
 
+def test_without_usage_pasted_text_has_the_tokens_that_are_counted(store):
+    from msgspec.structs import replace
+
+    log = tuple(replace(m, usage=None) for m in talk().log)
+    table = ck.experiments.index_or_paste(replace(talk(), log=log), store).set_index("variant")
+    demand, pasted = table.loc["index, read on demand"], table.loc["pasted whole"]
+    assert pasted.store_tokens - demand.store_tokens > 800
+    assert pasted.source == "estimated"
+
+
 def test_each_call_and_message_of_a_pasted_session_has_its_place_in_the_record():
     session = talk()
     pasted = _paste_session(session, session.messages[0], "all of it")

@@ -101,3 +101,31 @@ def test_the_baseline_of_a_compactor_holds_for_its_number_of_rounds(tmp_path):
     }  # fmt: skip
     other = ck.gates.gate_compactor(same, baseline=path, rounds=3)
     assert "1 session changed, not compared: billing." in other.notes[0]
+
+
+def test_the_exam_of_a_compactor_is_a_figure_of_its_baseline(tmp_path):
+    def newest(messages):
+        return [messages[0], *messages[-1:]]
+
+    def list_figures(**more):
+        path = tmp_path / "b.json"
+        ck.gates.gate_compactor(newest, baseline=path, rounds=2, update=True, **more)
+        return json.loads(path.read_text())["entries"]["compacted"]["billing"]["figures"]
+
+    assert "exam_answerable" not in list_figures()
+    assert 0 <= list_figures(exam=True)["exam_answerable"][0] < 0.5
+
+
+def test_rules_that_prune_are_tested_by_a_gate(tmp_path):
+    report = ck.gate(SAMPLE, "swe_agent_mask", tmp_path / "b.json", update=True)
+    assert report.untested == ()
+
+
+def test_each_figure_has_a_direction_and_a_kind():
+    from ctxkit.experiments.gates.regression_gate import FIGURES
+
+    assert {f.worse for f in FIGURES} == {"up", "down"}
+    assert {f.kind for f in FIGURES} == {"usd", "count", "share"}
+    assert {f.name for f in FIGURES if f.kind == "count"} == {
+        *(f.name for f in FIGURES if f.name.endswith("_n")), "peak_tokens", "cliff_round",
+    }  # fmt: skip
