@@ -625,7 +625,7 @@ def _memory_row(
     session: Session, way: str, run: RulesRun, measured: dict[str, Any]
 ) -> dict[str, Any]:
     recalls = way == WITH_MEMORY
-    lessons = find_removed_lessons(run.coming()) if recalls and run.compactions else []
+    lessons = find_removed_lessons(run.coming()) if recalls else []
     return {
         "session": session.id,
         "variant": way,

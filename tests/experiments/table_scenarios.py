@@ -341,6 +341,96 @@ def _study_pauses() -> list[Any]:
     return [one._asdict() for one in found if one is not None]
 
 
+def _list_made_sessions() -> list[Any]:
+    """Return what the studies make by a seed: the figures of their pages rest on it."""
+    module = ck.studies.forecast_and_threshold_holdout
+    talks = ck.studies.user_rule_survival_and_human_labels.make_user_rule_conversations(
+        2, seed=3, wordings=("Leave {key} alone.", "Ask before you push."), stated_within=20
+    )
+    idle = ck.studies.idle_cost_and_pause_choice_accuracy.make_developers_with_pauses(2, 5, 2)
+    made = [*module.make_developers(5, sessions=2).values(), *idle.values()]
+    task = ck.studies.closed_loop.make_port_lookup_task(questions=9, services=5, lines=4)
+    return [
+        *(_describe_session(session) for sessions in made for session in sessions),
+        *([list(talk.keys), _describe_session(talk.session)] for talk in talks),
+        [*task.files.items(), *task.services_by_question, task.ports, task.question(1)],
+    ]
+
+
+def _measure_studies() -> list[Any]:
+    """Return the figures of small studies: intervals, floors, hold-outs and shuffled answers."""
+    studies = ck.studies
+    ratios = studies.policy_ratios_and_noise_floors
+    runs = pd.DataFrame(
+        [
+            {"scaffold": "sweagent", "model": model, "policy": policy, "setting": setting,
+             "repeat": repeat, "task": f"t{i}", "turns": (i % 7 + 2) * factor + i % 3,
+             "usd": 0.1 * (i % 5 + 1) * factor + 0.01 * (i * factor % 7), "tokens": (i % 7 + 2) * (1_000 + 300 * i),
+             "output": 40 + i}
+            for model, n in (("gemini-2.5-flash", 60), ("qwen3-32b", 20))
+            for policy, setting, repeat, factor in (
+                ("hybrid", "N=3 M=2", False, 3), ("summary", "N=3 M=2", False, 2),
+                ("mask", "M=2", False, 2), ("mask", "M=4", True, 5), ("mask", "M=4", False, 4),
+                ("raw", "", False, 1), ("raw", "", True, 1),
+            )
+            for i in range(n)
+        ]
+    )  # fmt: skip
+    pairs = ratios.pair_first_and_second_runs(runs)
+    floors = ratios.estimate_noise_floors([pair for _, pair in pairs], (1, 20))
+    exams = studies.mask_token_errors_and_visibility_exams
+    answers = pd.DataFrame(
+        {"history": f"h{i % 3}", "policy": f"p{i % 2}", "answer": "shown" if i % 5 < 2 else "gone",
+         "right": i % 4 == 0 or (i % 5 < 2 and i % 3 > 0)}
+        for i in range(60)
+    )  # fmt: skip
+    holdout = studies.forecast_and_threshold_holdout
+    made = holdout.make_developers(4, sessions=4)
+    trials = holdout.hold_out_thresholds({n: made[n] for n in ("dev-0", "dev-3")}, (0.0, 0.1))
+    coverage = holdout.measure_coverage(holdout.count_tokens_shared_between_calls)
+    pauses = studies.idle_cost_and_pause_choice_accuracy
+    lengths = pauses.list_habitual_pause_lengths(2, seed=5)
+    sessions = [s for ss in pauses.make_developers_with_pauses(2, 5, 2).values() for s in ss]
+    errors = pauses.list_write_errors_after_expiry(sessions)
+    rankings = pauses.check_idle_choice_rankings(sessions)
+    return [
+        ratios.compare_policies(runs),
+        floors,
+        ratios.measure_repeat_ratios(pairs),
+        ratios.cross_validate_elongation(),
+        exams.measure_accuracy_by_visibility(answers)._asdict(),
+        exams.summarise_errors_by_window(studies.table("masks").head(12)),
+        *({"share": share, "trials": [t._asdict() for t in ts]} for share, ts in trials.items()),
+        {"inside": coverage.inside, "of": coverage.sessions_n, "developers": coverage.developers_n},
+        {"errors": errors, "rankings": rankings},
+        {name: [len(each), *each[:2], *each[-3:]] for name, each in lengths.items()},
+    ]
+
+
+def _describe_session(session: ck.Session) -> dict[str, Any]:
+    """Return a session's first messages and the sums of the others."""
+    usages = [c.message.usage for c in session.calls if c.message.usage]
+    fields = ("cache_read_tokens", "cache_write_tokens", "cache_write_1h_tokens", "output_tokens")
+    head = (session.id, session.format, session.model, session.context_window)
+    times, roles = (
+        [m.time or 0.0 for m in session.messages],
+        ("system", "user", "assistant", "tool"),
+    )
+    return {
+        "session": [str(each) for each in head],
+        "messages": [len(session.messages), len(session.calls)],
+        "tokens": {name: sum(getattr(u, name) or 0 for u in usages) for name in fields},
+        "times": [times[0], times[-1], sum(times) - times[0] * len(times)],
+        "chars": {r: sum(_count_chars(m) for m in session.messages if m.role == r) for r in roles},
+        "first": [write_json(msgspec.to_builtins(m))[:400] for m in session.messages[:5]],
+        "last": [write_json(msgspec.to_builtins(m))[:400] for m in session.messages[-2:]],
+    }
+
+
+def _count_chars(message: ck.Message) -> int:
+    return len(write_json(msgspec.to_builtins(message.parts)))
+
+
 SCENARIOS: dict[str, Callable[[], Any]] = {
     "advise": lambda: ck.advise(_make_sessions(5, cached=False), _trim(), progress=False),
     "advise for few": lambda: ck.advise(_make_sessions(2, cached=False), _trim(), progress=False),
@@ -370,6 +460,8 @@ SCENARIOS: dict[str, Callable[[], Any]] = {
     "sections with tools": _sections_with_tools,
     "sections under rules": lambda: ck.experiments.sections(talk(turns=12), "pi"),
     "studies": _draw_studies,
+    "studies in figures": _measure_studies,
+    "studies of made sessions": _list_made_sessions,
     "studies of pauses": _study_pauses,
     "sweep": _sweep,
     "sweep of a grid": lambda: ck.sweep(

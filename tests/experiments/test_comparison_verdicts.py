@@ -6,6 +6,8 @@ import pytest
 
 import ctxkit as ck
 from ctxkit._internal import display_width
+from ctxkit.experiments import rules_comparison_on_one_session as comparison
+from ctxkit.experiments import setting_verdicts_and_summary_table as verdicts
 from ctxkit.experiments.setting_verdicts_and_summary_table import (
     choose_setting_from_frame,
     find_pareto_rows,
@@ -192,3 +194,140 @@ def test_a_row_of_many_settings_tells_their_number():
     names = ["none", "adk", "boise", "langchain_summary"]
     made = ck.compare(SAMPLE, names, loss=False, progress=False)
     assert "none and 3 more" in made._repr_html_()
+
+
+ROW = {
+    "rules": "a", "cost_usd": 2.0, "cost_low_usd": 1.5, "cost_high_usd": 2.5, "real_run_low_usd": None,
+    "real_run_high_usd": None, "vs_recorded": None, "is_thrashing": False, "error": None,
+    "first_call_over_window": None, "peak_tokens": 50_000, "window_tokens": 200_000,
+    "compactions_n": 3, "not_paid_back_n": 0, "needed_later_loss": 0.25,
+}  # fmt: skip
+GOOD, PLAIN = [("cheapest within the bound", "good")], [("cheapest of all, 50 % lost", "")]
+
+
+@pytest.mark.parametrize(
+    ("change", "ends", "front", "verdict"),
+    [
+        ({}, [], False, ("", "", ())),
+        ({}, [], True, ("Pareto front", "", ("Pareto front",))),
+        ({}, GOOD, True, ("cheapest within the bound", "good", ("cheapest within the bound",))),
+        ({"error": "E: no", "is_thrashing": True}, GOOD, True, ("failed", "bad", ("E: no",))),
+        ({"is_thrashing": True}, PLAIN, False,
+         ("cheapest of all; thrashes", "bad", ("cheapest of all; thrashes",))),
+        ({"first_call_over_window": 1234}, [], True,
+         ("over window at call 1,234", "grey", ("over window at call 1,234", "Pareto front"))),
+        ({"first_call_over_window": 7, "is_thrashing": True, "vs_recorded": "cheaper"}, [], False,
+         ("over window at call 7", "grey",
+          ("over window at call 7", "thrashes", "cheaper than the record"))),
+        ({"rules": "recorded", "vs_recorded": "cheaper"}, [], False, ("as it was", "", ("as it was",))),
+        ({"vs_recorded": "dearer"}, [], False,
+         ("dearer than the record", "", ("dearer than the record",))),
+        ({"vs_recorded": "within noise"}, [], False, ("within noise", "", ("within noise",))),
+        ({"vs_recorded": "within noise"}, GOOD, False,
+         ("cheapest within the bound, within noise", "",
+          ("cheapest within the bound", "within noise"))),
+        ({"vs_recorded": "within noise"}, PLAIN, False,
+         ("cheapest of all, 50 % lost", "", ("cheapest of all, 50 % lost", "within noise"))),
+        ({"vs_recorded": "cheaper"}, GOOD, False,
+         ("cheapest within the bound", "good",
+          ("cheapest within the bound", "cheaper than the record"))),
+    ],
+)  # fmt: skip
+def test_a_verdict_names_the_most_important_first(change, ends, front, verdict):
+    assert verdicts._judge_setting(ROW | change, ends, front=front) == verdict
+
+
+def make_row(names=("a",), recorded_usd=4.0, **change):
+    verdict = verdicts.SettingVerdict("word", "good", ("word", "more"))
+    cells = verdicts._make_summary_row(list(names), ROW | change, verdict, recorded_usd)
+    return dict(
+        zip(("name", "usd", "change", "peak", "window", "n", "lost", "word"), cells, strict=True)
+    )
+
+
+def test_the_cells_of_a_setting_have_its_figures_and_what_they_rest_on():
+    row = make_row()
+    texts = [cell.text for cell in row.values()]
+    assert texts == ["a", "$2.00", "-50 %", "50.0k", "25 %", "3", "25 %", "word"]
+    assert [c.value for c in row.values()] == [None, 2.0, -0.5, 50_000, 0.25, 3.0, 0.25, None]
+    assert row["usd"].hover == "$1.50 to $2.50 by what the cache model misses"
+    assert (row["window"].hover, row["word"].hover) == ("of 200.0k tokens", "word; more")
+    both = make_row(real_run_low_usd=1.0, real_run_high_usd=3.0)["usd"].hover
+    assert both.endswith("model misses; of real runs $1.00 to $3.00")
+    assert make_row(cost_high_usd=1.5)["usd"].hover == ""  # a record has no interval
+    assert make_row(not_paid_back_n=2)["n"].hover == "2 of them never paid"
+    assert make_row()["n"].hover == ""
+    for unknown in ({"recorded_usd": None}, {"recorded_usd": 0.0}, {"rules": "recorded"}):
+        assert make_row(**unknown)["change"].text == ""
+    assert make_row(cost_usd=None)["usd"].text == make_row(cost_usd=None)["change"].text == ""
+    for missing in ({"window_tokens": None}, {"window_tokens": 0}, {"peak_tokens": None}):
+        assert make_row(**missing)["window"][:3] == ("", None, "the window is not known")
+
+
+def test_a_group_is_named_by_none_else_by_its_shortest_name():
+    assert make_row(["long", "abc", "none"])["name"].text == "none, abc, long"
+    assert make_row(["b" * 9, "a" * 9])["name"].text == f"{'b' * 9}, {'a' * 9}"  # 20 characters
+    assert make_row(["b" * 10, "a" * 9])["name"].text == f"{'a' * 9} and 1 more"
+    assert make_row(["b" * 30])["name"].text == "b" * 30
+    assert make_row(["b" * 10, "a" * 9])["name"].hover == f"{'b' * 10}, {'a' * 9}"
+
+
+def test_what_failed_or_does_not_fit_is_grey():
+    def list_tones(verdict, **change):
+        row = verdicts._make_summary_row(["a"], ROW | change, verdict, 4.0)
+        return {cell.tone for cell in row[:-1]}
+
+    assert list_tones(verdicts.SettingVerdict("x", "bad")) == {""}
+    assert list_tones(verdicts.SettingVerdict("x", "grey")) == {"grey"}
+    assert list_tones(verdicts.SettingVerdict("failed", "bad"), error="E") == {"grey"}
+
+
+def test_figures_of_the_detail_are_written_by_their_kind():
+    wanted = {
+        ("token_savings", 0.099): "9.9 %", ("token_savings", 0.1): "10 %",
+        ("message_savings", -0.05): "-5.0 %", ("is_thrashing", True): "yes",
+        ("is_thrashing", False): "no", ("vs_recorded", "dearer"): "dearer",
+        ("cost_usd", 1234.5): "$1,234.50", ("calls_n", 1234): "1,234", ("cost_usd", None): "",
+    }  # fmt: skip
+    assert {k: comparison._format_value(*k) for k in wanted} == wanted
+    column, row = "real_run_low_usd", {"real_run_low_usd": 1.0, "real_run_high_usd": 2.5}
+    assert comparison._format_cell(column, row) == "$1.00–2.50"
+    assert comparison._format_cell(column, {**row, "real_run_high_usd": 1.0}) == "$1.00"
+    assert comparison._format_cell(column, {**row, "real_run_low_usd": None}) == ""
+    order = [
+        comparison._sort_value("vs_recorded", v) for v in ("cheaper", "within noise", "dearer")
+    ]
+    assert order == [-1, 0, 1]
+    assert comparison._sort_value("vs_recorded", None) is None
+    assert comparison._sort_value("cost_usd", 3) == 3.0
+
+
+def test_prices_of_the_log_that_differ_from_the_table_are_named():
+    def describe(log_usd, list_usd):
+        frame = ck.experiments.Comparison({"cost_usd": [log_usd], "list_price_usd": [list_usd]})
+        return frame._describe_prices()
+
+    assert describe(100.0, 101.0) == describe(100.0, 99.0) == ""
+    assert describe(None, 1.0) == describe(1.0, None) == ""
+    sentence = " By the table of prices, as replays are billed, the record would cost ${}."
+    assert describe(100.0, 98.5) == sentence.format("98.5")
+    assert describe(100.0, 1234.5) == sentence.format("1,234")
+
+
+def test_a_comparison_says_why_no_dollars_are_known():
+    from builders import assistant, session, user
+    from experiments.test_cost_and_loss_scores import talk
+    from msgspec.structs import replace
+
+    silent = session(*(m for _ in range(4) for m in (user("word " * 50), assistant("ok"))))
+    for made, cause in (
+        (
+            replace(talk(3, model="nobody-knows"), model="nobody-knows"),
+            "model 'nobody-knows' has no price",
+        ),
+        (silent, "the log has no usage"),
+    ):
+        found = ck.compare(made, ["none"], progress=False)
+        assert found.verdict.endswith(f" As {cause}, settings are compared by size and loss alone.")
+        assert found.verdict.startswith("Nothing can be chosen")
+    assert " As " not in ck.compare(talk(3), ["none"], progress=False).verdict

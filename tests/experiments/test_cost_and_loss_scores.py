@@ -12,7 +12,14 @@ from make_scores import format_page
 import ctxkit as ck
 from ctxkit.engine import compute_shared_tokens, predict_input_cost, run_replay
 from ctxkit.errors import BadArguments
-from ctxkit.experiments import SCORE_COLUMN_NAMES, SessionAnalysisCache, score_run, score_session
+from ctxkit.experiments import (
+    SCORE_COLUMN_NAMES,
+    SessionAnalysisCache,
+    cost_and_loss_scores,
+    score_columns,
+    score_run,
+    score_session,
+)
 from ctxkit.experiments.rules_comparison_on_one_session import DETAIL_HEADS
 from ctxkit.metrics import PromptAndSharedPrefixSizes
 from ctxkit.policies import Above, Rules, recorded_rules
@@ -314,3 +321,148 @@ def test_a_display_of_a_score_says_what_it_shows_in_words_that_stand_there():
     assert "share of what was used again that was out of sight by then<" in page
     assert "True after" not in page
     assert "yes after three compactions in a row without progress" in page
+
+
+def test_a_window_is_exceeded_by_what_is_larger():
+    base = SessionAnalysisCache(talk(3))
+
+    def over(prompts, rules_window=None, window=100):
+        base.__dict__["window"] = window
+        return base.over(prompts, max(filter(None, prompts), default=None), rules_window)
+
+    fits, none = {"window_tokens": 100}, {"window_tokens": None}
+    assert over([90, 100]) == over([]) == fits
+    assert over([100, None, 101, 150]) == {**fits, "first_call_over_window": 2}
+    # a window of the rules counts where it is larger and a whole number
+    assert over([150], 120) == {"window_tokens": 120, "first_call_over_window": 0}
+    assert over([150], 150) == {"window_tokens": 150}
+    assert over([101], 50) == over([101], 500.0) == {**fits, "first_call_over_window": 0}
+    assert over([101], 50, window=None) == none
+    assert over([101], window=0) == {"window_tokens": 0}
+
+
+def test_the_interval_widens_the_prompts_alone():
+    class Prediction:
+        spread = (-0.25, 0.5)
+
+    interval = cost_and_loss_scores.get_cost_interval(10.0, 8.0, Prediction)
+    assert interval == {"cost_low_usd": 8.0, "cost_high_usd": 14.0}
+    for total, prompts in ((None, 8.0), (10.0, None)):
+        assert cost_and_loss_scores.get_cost_interval(total, prompts, Prediction) == {}
+    Prediction.spread = None
+    assert cost_and_loss_scores.get_cost_interval(10.0, 8.0, Prediction) == {}
+
+
+def test_compactions_that_failed_are_told_apart_from_suppressed_ones():
+    whys = ["guard", "failed: no model", "failed: late", "it failed: no"]
+    assert cost_and_loss_scores._run_outcome("a", (3, 2), whys, "odd") == {
+        "rules": "a", "hidden_messages_n": 3, "hidden_results_n": 2, "suppressed_compactions_n": 2,
+        "failed_compactions_n": 2, "note": "odd",
+    }  # fmt: skip
+
+
+def test_the_policy_of_a_record_is_that_of_its_edits_or_its_processor():
+    from builders import summarised
+
+    from ctxkit.session import Edit
+
+    def classify(*edits, **details):
+        asked = user()
+        log = (asked, assistant(), *(edit(asked) for edit in edits))
+        return cost_and_loss_scores.classify_recorded_policy(session(*log, details=details))
+
+    def drop(message):
+        return Edit(kind="dropped", id="d", targets=(message.id,))
+
+    def summarise(message):
+        return summarised([message], "Short.")
+
+    assert classify() == "raw"
+    assert classify(drop) == "other"
+    assert classify(drop, summarise) == "summary"
+    for name, kind in (("swe_agent_mask", "mask"), ("none", "raw"), ("other_one", "other")):
+        assert classify(history_processor={"name": name}) == kind
+    assert classify(cannot_tell=["compactions"]) is None
+    assert classify(cannot_tell=["prices"]) == "raw"
+
+
+def test_why_a_loss_is_missing_is_a_sentence():
+    def explain(loss, recall, at_stake):
+        columns = {
+            "needed_later_loss": loss,
+            "summary_recall": recall,
+            "at_stake_items_n": at_stake,
+        }
+        return cost_and_loss_scores._explain_missing_loss(columns)
+
+    nothing, no_text = "Nothing that was said is named", "No text was put in"
+    assert explain(None, None, 3).startswith(nothing)
+    assert explain(0.0, None, 3).startswith(no_text)
+    assert explain(0.0, None, 0) is explain(0.0, None, None) is explain(0.0, 0.5, 3) is None
+
+
+def test_a_view_shows_no_counts_of_a_record_that_states_none():
+    silent = session(*(m for i in range(3) for m in (user("x" * 400), assistant("ok"))))
+    replayed = ck.replay(silent, ck.presets.none())
+    read = cost_and_loss_scores.map_session_score_to_view_figures
+    counted = {"prompt_tokens", "peak_tokens"}
+    for each, names, more in (
+        (silent, set(), False), (replayed, counted, True), (talk(3), counted, False),
+    ):  # fmt: skip
+        figures = read(score_session(each, loss=False), each)
+        assert counted & set(figures) == names
+        assert ("summary_tokens" in figures) is more
+    row = score_session(talk(3), loss=False)
+    figures = cost_and_loss_scores.map_score_row_to_view_figures(row)
+    assert figures["written_tokens"] == row["cache_write_tokens"] == 14_000
+    assert figures["cache_read_tokens"] == row["cache_read_tokens"] == 10_000 + 12_000
+    assert figures["input_usd"] == row["input_usd"] != figures["output_usd"] == row["output_usd"]
+
+
+def test_a_score_is_told_in_one_sentence():
+    def describe(**figures):
+        figures = {"cost_usd": None, "calls_n": None, "compactions_n": None, **figures}
+        return score_columns._describe_score(pd.Series(figures, name="pi", dtype=object))
+
+    lost = "; 25 % of what was used again was out of sight by then."
+    unknown = "; what was lost is unknown."
+    assert describe() == f"pi: cost unknown{unknown}"
+    assert describe(cost_usd=1.5, calls_n=1) == f"pi: $1.50 for 1 call{unknown}"
+    full = describe(cost_usd=1.5, calls_n=9, compactions_n=2, needed_later_loss=0.25)
+    assert full == f"pi: $1.50 for 9 calls, 2 compactions{lost}"
+    assert (
+        describe(compactions_n=0, needed_later_loss=0.25)
+        == f"pi: cost unknown, 0 compactions{lost}"
+    )
+    kinds = (("yes", True, "yes"), ("yes", False, "no"), ("usd", 1.5, "$1.50"),
+             ("share", 0.25, "25 %"), ("count", 1234.4, "1,234"))  # fmt: skip
+    assert [score_columns._format(v, kind) for kind, v, _ in kinds] == [text for *_, text in kinds]
+
+
+def test_the_display_of_a_score_leaves_out_what_is_missing():
+    shown = score_columns.display_score(ck.score(talk(3), loss=False))
+    assert [row[0].text for row in shown.table.rows] == [
+        "cost_usd", "calls_n", "prompt_tokens", "peak_tokens", "compactions_n", "not_paid_back_n",
+        "is_thrashing",
+    ]  # fmt: skip
+    assert [row[1].text for row in shown.table.rows][1:4] == ["3", "36,000", "14,000"]
+    assert shown.notes == (f".detail has all {len(SCORE_COLUMN_NAMES)} figures (docs/scores.md).",)
+
+
+def test_settings_stand_behind_the_rules_in_their_order():
+    rows = [{"session": "s", "rules": "a", "late": 3, "early": "x"}, {"rules": "b", "early": None}]
+    frame = score_columns.build_score_frame(rows, ("early", "late"))
+    assert list(frame)[:5] == ["session", "rules", "early", "late", "calls_n"]
+    assert frame["late"].dtype == "Int64"
+    assert [frame[c].isna().tolist() for c in ("session", "early", "late")] == [[False, True]] * 3
+    assert list(score_columns.build_score_frame([])) == list(SCORE_COLUMN_NAMES)
+
+
+def test_logs_of_the_developer_are_a_folder_or_sessions(tmp_path):
+    assert cost_and_loss_scores.read_developer_logs(None) is None
+    made = [talk(12, id=f"s{i}") for i in range(3)]
+    for each in made:
+        ck.write(each, tmp_path / f"{each.id}.jsonl")
+    known = [ck.score(made[0], loss=False, logs=logs) for logs in (made, tmp_path, str(tmp_path))]
+    errors = [row["prediction_error"] for row in known]
+    assert errors[0] == pytest.approx(errors[1]) == pytest.approx(errors[2])

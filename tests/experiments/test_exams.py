@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
+import warnings
 
 import pytest
 from builders import assistant, call, result, session, summarised, user
@@ -18,6 +19,7 @@ from ctxkit.experiments import (
     measure_answerable_share,
 )
 from ctxkit.experiments.compaction_exam_questions import GAP, make_exam
+from ctxkit.experiments.exams_comparing_ways_to_compact import CandidateResult, ExamReport
 from ctxkit.session import SizeOnly
 
 NAMES = [
@@ -266,3 +268,198 @@ def test_keys_are_never_asked_for():
     s = session(line, assistant(), summarised([line]), user(), assistant())
     with pytest.raises(BadArguments, match="nothing exact"):
         make_exam(s)
+
+
+def test_rules_without_a_trigger_compact_the_prompt_once_and_are_not_warned_of():
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        report = exam(talk(), {"window": "window:keep_tokens=60"})
+    (_, window) = report.results
+    assert window.changed
+    assert window.tokens <= 60
+
+
+LINE = "The mail queue has the ticket OPS-4000 in it."
+
+
+@pytest.mark.parametrize(
+    ("lines", "asked"),
+    [
+        ([LINE], [("The mail queue has the ticket ____ in it.", "OPS-4000", "id")]),
+        (["Read src/mail.py before the other files."],
+         [("Read ____ before the other files.", "src/mail.py", "path")]),
+        (["The mail page is https://mail.example/queue for us all."],
+         [("The mail page is ____ for us all.", "https://mail.example/queue", "url")]),
+        (["It has ops-4000 and OPS-4000 in the mail queue."], []),  # twice in the line
+        (["queue has ticket OPS-4000"], []),  # four words, that of the value with them
+        (["queue has our ticket OPS-4000"], [("queue has our ticket ____", "OPS-4000", "id")]),
+        ([f"{LINE} {'x' * (299 - len(LINE))}"],
+         [(f"The mail queue has the ticket ____ in it. {'x' * (299 - len(LINE))}", "OPS-4000", "id")]),
+        ([f"{LINE} {'x' * (300 - len(LINE))}"], []),  # longer than 300 characters
+        ([LINE, LINE.replace("4000", "4001")], []),  # one gap with two answers
+        ([LINE, LINE.upper()], [("THE MAIL QUEUE HAS THE TICKET ____ IN IT.", "OPS-4000", "id")]),
+    ],
+)  # fmt: skip
+def test_a_question_is_a_line_with_one_value_and_five_words(lines, asked):
+    log = [user("\n".join(lines)), assistant("Noted.")]
+    made = session(*log, user(), summarised(log), assistant())
+    try:
+        questions = make_exam(made).questions
+    except BadArguments:
+        questions = ()
+    assert [(q.line, q.expected, q.family) for q in questions] == asked
+
+
+def test_a_question_says_who_stated_it_and_whether_it_was_needed():
+    asked = call("read_file", path="etc/mail.toml")
+    told = result("the mail queue of the office listens on OPS-4711 only", asked)
+    said = user("The stock queue has the ticket OPS-4007 in it.")
+    log = [said, asked, told]
+    made = session(*log, user(), summarised(log), assistant("I take OPS-4711 first."))
+    first, second = make_exam(made).questions
+    assert (first.source, first.path, first.needed) == (
+        "a result of read_file",
+        "etc/mail.toml",
+        True,
+    )
+    assert (second.source, second.path, second.needed) == ("the user", None, False)
+    assert second.text == (
+        "Which exact value stands in the gap of this line of the user: The stock queue has the"
+        " ticket ____ in it."
+    )
+
+
+def test_a_value_that_is_a_part_of_a_later_one_is_asked_last():
+    log = [user(f"The {name} queue has the ticket OPS-{PORTS[name]} now.") for name in NAMES[:6]]
+    again = user("See OPS-40219 there.")  # the fourth, and a digit more
+    made = session(*log, user(), summarised(log), again, assistant("Fine."))
+    for seed in range(3):
+        expected = [q.expected for q in make_exam(made, seed=seed).questions]
+        assert len(expected) == 6
+        assert expected[-1] == "OPS-4021"
+    assert len(make_exam(made, questions=2).questions) == 2
+    with pytest.raises(BadArguments, match="1 or more"):
+        make_exam(made, questions=0)
+
+
+def test_the_last_compaction_with_most_to_ask_is_taken():
+    facts = [user(f"The {name} queue has the ticket OPS-{PORTS[name]} now.") for name in NAMES[:5]]
+    one, two = facts[:2], facts[2:4]
+    made = session(
+        *one, user(), summarised(one), assistant(), *two, user(), summarised(two), assistant(),
+        facts[4], user(), summarised([facts[4]]), assistant(),
+    )  # fmt: skip
+    paper = make_exam(made)
+    assert paper.compaction == 1  # the second of two with two questions each
+    assert {q.expected for q in paper.questions} == {"OPS-4014", "OPS-4021"}
+    assert {q.expected for q in make_exam(made, 0).questions} == {"OPS-4000", "OPS-4007"}
+    assert [q.expected for q in make_exam(made, 2).questions] == ["OPS-4028"]
+
+
+def test_a_session_without_compactions_loses_its_first_four_fifths():
+    log = [user(f"The {name} queue has the ticket OPS-{PORTS[name]} now.") for name in NAMES[:7]]
+    asked = call("read_file", path="a.py")
+    paper = make_exam(session(*log, asked, result("ok", asked), assistant("Done.")))
+    # 8 of 10 messages; the tail does not begin with the result of a removed call
+    assert [m.text for m in paper.retained] == ["Done."]
+    assert len(paper.before) == 10
+    assert (paper.compaction, paper.recorded) == (None, None)
+
+
+def make_result(name, sources, grades=(), tokens=100, changed=True):
+    return CandidateResult(name, tokens, changed, tuple(sources), tuple(grades))
+
+
+def test_the_figures_of_a_way_are_counts_means_and_spreads():
+    one = make_result("a", ["shown", "gone", "fetchable", "gone"])
+    assert (one.shown, one.fetchable, one.gone, one.right, one.noise) == (1, 1, 2, None, None)
+    graded = one._replace(grades=((True, False, True, False), (True, True, True, True)))
+    assert graded.right == 3  # of 2 and 4
+    assert graded.noise == pytest.approx(2**0.5)
+    assert one._replace(grades=((True, False, False, False),)).noise is None
+
+
+def make_report(*results, compaction=1, model=None):
+    questions = make_exam(talk()).questions[:2]
+    paper = make_exam(talk())._replace(questions=questions, compaction=compaction)
+    return ExamReport(paper, results, model)
+
+
+def test_the_report_names_the_way_that_answers_most():
+    shown, gone = ("shown", "shown"), ("gone", "gone")
+    half, full = make_result("half", ("shown", "gone"), tokens=50), make_result("full", shown)
+    tokens = "in {} tokens, and {} can be fetched."
+    small = " Of the ways that leave half as many tokens or fewer, half shows 1, in 50."
+    most = f"full answers most: of 2 questions it shows 2, {tokens.format(100, 0)}"
+    assert make_report(half, full).answer == f"{most}{small}"
+    assert make_report(half._replace(tokens=51), full).answer == most
+    same = make_result("same", shown, changed=False, tokens=9)
+    assert make_report(full, same).answer == f"{most} Not compacted by same."
+    assert make_report(same).answer == "No way changed the prompt, so nothing was tested."
+    lost = make_result("x", gone)
+    assert make_report(lost, same).answer == (
+        "Every way that compacts lost the answers to all 2 questions."
+    )
+    fetch = make_result("fetch", ("gone", "fetchable"))
+    assert make_report(fetch).answer == (
+        f"fetch answers most: of 2 questions it shows 0, {tokens.format(100, 1)}"
+    )
+    # fewer tokens decide between equals, right answers before what is shown
+    assert make_report(full, full._replace(name="b", tokens=99)).answer.startswith("b answers")
+    right = half._replace(grades=((True, True),))
+    told = make_report(full._replace(grades=((True, False),)), right).answer
+    assert (
+        told
+        == f"half answers most: of 2 questions it shows 1, {tokens.format(50, 0)} 2.0 were answered right."
+    )
+
+
+def test_ways_are_compared_with_the_first_by_the_majority_of_repeats():
+    sources = ("gone",) * 8
+    yes, no = (True,) * 8, (False,) * 8
+    first, all_right = make_result("a", sources, (no, no, yes)), make_result("b", sources, (yes,))
+    report = make_report(first, all_right)
+    assert [row[6].text for row in report.table.rows] == ["", "0.0078"]  # 2 / 2**8
+    assert [row[5].text for row in report.table.rows] == ["2.7 ± 4.6", "8.0"]
+    tie = make_report(make_result("a", sources, (no, yes)), all_right)
+    assert tie.table.rows[1][6].text == "0.0078"  # a half is no majority
+    ungraded = make_report(first._replace(grades=()), all_right)
+    assert [row[6].text for row in ungraded.table.rows] == ["", ""]
+    assert [row[5].text for row in ungraded.table.rows] == ["", "8.0"]
+    assert len(make_report(first._replace(grades=())).table.heads) == 5
+
+
+def test_the_note_says_what_was_removed_and_who_was_asked():
+    way = make_result("a", ("gone", "shown"))
+    note = "2 exact questions about what {} took away; 1 of the values were used later. Shown does not mean understood.{}"
+    assert make_report(way).note == note.format("compaction 1", "")
+    divided = make_report(way, compaction=None, model="m/x")
+    assert divided.note == note.format("the first four fifths of the session", " Asked: m/x.")
+    text = make_report(way).to_text(why=True)
+    assert "\n\n1. Which exact value" in text
+    assert "[OPS-4007]: a gone.\n2. " in text
+    assert ": a shown.\n\n2 exact questions" in text
+    assert "Which exact value" not in make_report(way).to_text()
+
+
+@pytest.mark.parametrize("repeats", [0, 21])
+def test_a_model_answers_1_to_20_times(repeats):
+    with pytest.raises(BadArguments, match="1 to 20"):
+        exam(talk(), repeats=repeats)
+    assert exam(talk(), repeats=1).results == exam(talk(), repeats=20).results
+
+
+@pytest.mark.parametrize(
+    ("reply", "right"),
+    [
+        ("1: OPS-4007\n2: OPS-1", (True, False)),
+        (" 1) ops-4007 \n2. it is OPS-4007", (True, False)),
+        ("2: x\n1: OPS-4007", (True, False)),
+        ("1: OPS-40071", (False, False)),
+        ("1: unknown\n1: OPS-4007", (True, False)),  # the last line of a number counts
+        ("0001: OPS-4007", (False, False)),
+        ("OPS-4007", (False, False)),
+    ],
+)
+def test_an_answer_is_a_numbered_line(reply, right):
+    assert grade_answers(make_exam(talk()).questions[:2], reply) == right

@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import msgspec
 import pytest
@@ -15,6 +16,7 @@ from builders import assistant, session, usage, user
 import ctxkit as ck
 from ctxkit._internal import LOCK_NAME, SafeFolder
 from ctxkit.errors import BadArguments, StoreError
+from ctxkit.experiments import next_session_forecasts_and_outcomes as module
 from ctxkit.experiments import write_forecast
 from ctxkit.experiments.next_session_forecasts_and_outcomes import (
     FILE_NAME,
@@ -198,3 +200,115 @@ def test_a_folder_that_may_not_be_written_is_named(tmp_path, monkeypatch):
     with pytest.raises(StoreError, match="No space left on device"):
         _append_forecasts(tmp_path, [make_forecast(1)])
     assert load_forecasts(tmp_path) == []
+
+
+def make_outcome(values, recorded_usd=(), *, setting="recorded", tool="native", **intervals):
+    forecast = msgspec.structs.replace(make_forecast(1), setting=setting, tool=tool, **intervals)
+    values = {"calls": (), "usd": (), "loss": (), **values}
+    return module.ForecastOutcome(forecast, values, recorded_usd)
+
+
+def test_the_answer_counts_later_sessions_inside_of_the_intervals():
+    wide, middle = PredictionInterval(7.0, 4.0, 9.0), PredictionInterval(7.0)
+    came = {"calls": (4.0, 9.5), "usd": (7.0,)}
+    one = make_outcome(came, calls=wide, usd=wide)
+    few = make_outcome(came, calls=middle)
+
+    def answer(*outcomes):
+        return module.ForecastReport(outcomes).answer
+
+    assert [one.hits(name) for name in module.FIGURES] == [(1, 2), (1, 1), (0, 0)]
+    assert (
+        answer(one)
+        == "2 of 3 figures of later sessions lie in the 80 % intervals (67 %), from 1 forecast."
+    )
+    assert answer(one, few, one).startswith("4 of 6 figures")
+    assert answer(few) == "1 forecast rest on too few sessions for an interval."
+    none = make_outcome({}, calls=wide)
+    assert (
+        answer(none, none)
+        == "No session came after the 2 forecasts: nothing to hold them against yet."
+    )
+    assert answer(none).startswith("No session came after the 1 forecast: nothing to hold it")
+
+
+def test_the_table_has_a_row_for_each_predicted_figure():
+    interval = PredictionInterval(0.25, 0.1, 0.5)
+    name = "s" * 31
+    rows = [
+        make_outcome({"loss": (0.2, 0.4), "calls": (3.0,)}, setting=name, tool="t" * 21,
+                     loss=interval, usd=PredictionInterval(1.5)),
+        make_outcome({}, calls=PredictionInterval(1234.4, 10.0, 2000.0)),
+    ]  # fmt: skip
+    table = module.ForecastReport(tuple(rows)).table
+    assert [[cell.text for cell in row] for row in table.rows] == [
+        [f"{'t' * 19}…", f"{'s' * 29}…", "dollars", "$1.50", "", ""],
+        [f"{'t' * 19}…", f"{'s' * 29}…", "loss", "25 % (10 % to 50 %)", "30 %", "2 of 2"],
+        ["native", "recorded", "calls", "1,234 (10 to 2,000)", "", ""],
+    ]
+
+
+def test_savings_are_those_of_changed_settings_with_both_costs():
+    values = {"usd": (1.0, 2.0)}
+    outcomes = [
+        make_outcome(values, (3.0, 5.0)),  # nothing was changed
+        make_outcome(values, (), setting="a"),
+        make_outcome({}, (3.0,), setting="b"),
+        make_outcome(values, (3.0, 5.0), setting="c" * 61),
+        make_outcome(values, (3.0,), setting="d"),
+    ]
+    report = module.ForecastReport(tuple(outcomes))
+    assert report.savings == (
+        f"native: 2 sessions cost $4.00 each; replayed under {'c' * 59}… they cost $1.50.",
+        "native: 1 session cost $3.00 each; replayed under d they cost $1.50.",
+    )
+    assert report.to_text().splitlines()[-2:] == list(report.savings)
+    assert report.rows()[4]["came"]["usd"] == (1.0, 2.0)
+    assert report.rows()[4]["recorded_usd"] == (3.0,)
+
+
+@pytest.mark.parametrize(
+    ("best", "keep", "reserve", "kept"),
+    [(80, 20, 20, 20), (100, 0, 1, 1), (10, 50, 90, 9), (1, 5, 99, 1), (2, 1, 98, 1)],
+)
+def test_a_trigger_is_written_as_reserve_and_kept_tokens(best, keep, reserve, kept):
+    timing = SimpleNamespace(window=100, best=best, keep=keep)
+    assert format_trigger_setting(timing) == (
+        f"pi:context_window=100,reserve_tokens={reserve},keep_recent_tokens={kept}"
+    )
+
+
+def test_a_session_that_begins_at_the_time_of_the_forecast_is_a_later_one(tmp_path):
+    fill(tmp_path, range(3))
+    (forecast,) = write_forecast(tmp_path, now=START + 2 * 86_400)
+    assert (forecast.sessions_n, forecast.created_at) == (2, START + 2 * 86_400)
+    (outcome,) = ck.experiments.forecasts(tmp_path).outcomes
+    assert outcome.values["calls"] == (5,)
+    with pytest.raises(BadArguments, match="no session with times"):
+        write_forecast(tmp_path, now=START)
+
+
+def test_the_last_forecasts_are_kept_in_their_order(tmp_path, monkeypatch):
+    monkeypatch.setattr(module, "MAX_FORECASTS", 3)
+    for n in range(5):
+        _append_forecasts(tmp_path, [make_forecast(n)])
+    assert [f.source for f in load_forecasts(tmp_path)] == ["2", "3", "4"]
+    assert len((tmp_path / FILE_NAME).read_bytes().splitlines()) == 3
+    extra = msgspec.json.encode(make_forecast(9))
+    (tmp_path / FILE_NAME).write_bytes((tmp_path / FILE_NAME).read_bytes() + extra)
+    assert [f.source for f in load_forecasts(tmp_path)] == ["3", "4", "9"]
+
+
+def test_what_a_log_does_not_hold_is_no_figure():
+    from experiments.test_cost_and_loss_scores import talk
+
+    figures = module.compute_forecast_figures
+    empty = session(user("Hello."))
+    assert (figures(empty, None)["calls"], figures(empty, None)["usd"]) == (None, None)
+    timeless = session(user(), assistant(), user("Later.", time=5.0))
+    assert module.get_first_message_time(timeless) == 5.0
+    assert module.get_first_message_time(empty) is None
+    refused = resolve_rules("pulse_coder:context_window_tokens=60_000")
+    big = talk(4, 200, first=70_000)
+    assert figures(big, None)["calls"] == 4
+    assert figures(big, refused) == {"calls": None, "usd": None, "loss": None}

@@ -82,3 +82,11 @@ def test_rules_that_recall_already_are_refused():
         ck.experiments.with_memory(SAMPLE, "summary:keep_turns=2 | recall")
     with pytest.raises(ck.BadArguments, match="name rules that compact"):
         ck.experiments.with_memory(SAMPLE, ck.policies.Rules())
+
+
+def test_where_nothing_is_compacted_memory_holds_nothing():
+    log = [m for i in range(3) for m in (user(f"I decided to use port {4000 + i}."), assistant())]
+    table = ck.experiments.with_memory(session(*log), SMALL)
+    assert table["compactions_n"].tolist() == [0, 0, 0]
+    assert table["promoted_n"].isna().tolist() == [True, False, True]
+    assert table["promoted_n"].iloc[1] == table["recalled_tokens"].iloc[1] == 0

@@ -146,6 +146,28 @@ def test_an_id_that_is_used_again_keeps_its_own_result(store):
     assert [m.text for m in pasted.messages if m.role == "tool"] == ["out"]
 
 
+def test_without_usage_pasted_text_has_the_tokens_that_are_counted(store):
+    from msgspec.structs import replace
+
+    log = tuple(replace(m, usage=None) for m in talk().log)
+    table = ck.experiments.index_or_paste(replace(talk(), log=log), store).set_index("variant")
+    demand, pasted = table.loc["index, read on demand"], table.loc["pasted whole"]
+    assert pasted.store_tokens - demand.store_tokens > 800
+    assert pasted.source == "estimated"
+
+
+def test_each_call_and_message_of_a_pasted_session_has_its_place_in_the_record():
+    session = talk()
+    pasted = _paste_session(session, session.messages[0], "all of it")
+    places = (
+        (pasted.call_places, [c.message.id for c in session.calls], pasted.session.calls),
+        (pasted.message_places, [m.id for m in session.messages], pasted.session.messages),
+    )
+    for numbers, ids, left in places:
+        assert [ids[n] for n in numbers] == [getattr(x, "message", x).id for x in left]
+        assert len(left) < len(ids)
+
+
 def test_without_an_index_or_its_store_that_is_said(store, tmp_path):
     with pytest.raises(BadArguments, match="no index of a context store"):
         ck.experiments.index_or_paste(talk(blocks=BLOCKS[:2]), store)

@@ -13,7 +13,7 @@ from experiments.test_cost_and_loss_scores import talk
 
 import ctxkit as ck
 from ctxkit.engine import run_replay
-from ctxkit.experiments import SCORE_COLUMN_NAMES
+from ctxkit.experiments import SCORE_COLUMN_NAMES, sweep_runs, sweep_workers
 from ctxkit.experiments.sweep_runs import resolve_settings
 from ctxkit.experiments.sweep_workers import (
     BATCH_SECONDS,
@@ -398,3 +398,158 @@ class Counting:
 def test_a_note_says_in_how_many_settings_it_holds():
     runs = ck.sweep(talk(4, 200, first=70_000), ["pulse_coder", "none"], progress=False)
     assert "In 1 of 2 settings " in " ".join(repr(runs).split())
+
+
+def test_the_bar_counts_calls_of_runs_that_are_made_or_kept(tmp_path, monkeypatch):
+    from builders import session, user
+
+    made, out = [], tmp_path / "runs.jsonl"
+    honest = sweep_runs.make_progress_bar
+
+    def make_bar(**options):
+        bar = honest(**{**options, "disable": True})
+        bar.told, bar.steps = options, []
+        bar.update = bar.steps.append
+        made.append(bar)
+        return bar
+
+    monkeypatch.setattr(sweep_runs, "make_progress_bar", make_bar)
+    silent = session(user())  # a session without calls counts as one
+    given, rules = [talk(5), silent, talk(3)], ["none", "codex"]
+    ck.sweep(given, rules[:1], out=out)
+    ck.sweep(given, rules, out=out, progress=False)
+    first, second = made
+    assert (first.told["total"], second.told["total"]) == (5 + 1 + 3, 2 * (5 + 1 + 3))
+    assert first.steps == [0, 0, 0, 5, 1, 3]
+    assert second.steps == [5, 1, 3, 5, 1, 3]
+    assert [b.told["disable"] for b in made] == [False, True]
+    assert first.told["desc"] == "sweep"
+    ck.compare(talk(5), "none", progress=False)
+    assert (made[-1].told["desc"], made[-1].told["total"]) == ("comparison", 5)
+
+
+@pytest.mark.parametrize("out", [None, "runs.jsonl"])
+def test_an_interrupt_says_how_much_is_done_and_where(tmp_path, out):
+    def impatient(_history, _budget):
+        raise KeyboardInterrupt
+
+    kept = " and kept in the file" if out else ""
+    with pytest.warns(
+        UserWarning, match=rf"^The sweep was interrupted: 1 of 4 runs are done{kept}\.$"
+    ):
+        ck.sweep([talk(3), talk(4)], ["none", impatient], out=out and tmp_path / out)
+
+
+def test_runs_of_another_version_or_without_keys_are_made_again(tmp_path):
+    out = tmp_path / "runs.jsonl"
+    ck.sweep(talk(3), ["none"], out=out)
+    row = json.loads(out.read_text())
+    keys = (row["of"], row["key"])
+    assert (row["version"], row["options"]) == (5, "loss=False reuse=False")
+
+    def is_kept(line, options="loss=False reuse=False"):
+        out.write_text(f"\n[1]\n{json.dumps(line)}\n")
+        with sweep_runs.RunJournal(out, options) as journal:
+            return journal.get_row(*keys) is not None
+
+    assert is_kept(row)
+    assert not is_kept(row, "loss=True reuse=False")
+    assert not is_kept({**row, "version": 4})
+    assert not any(
+        is_kept({k: v for k, v in row.items() if k != n}) for n in ("of", "key", "options")
+    )
+
+
+def test_an_executor_without_submit_is_refused():
+    with pytest.raises(ck.BadArguments, match=r"An executor has `submit`.*; int has not"):
+        ck.sweep(talk(2), "none", executor=3)
+
+
+def test_the_number_of_workers_is_that_of_the_executor_or_its_client():
+    class Client:
+        def __init__(self, *threads):
+            self.threads = dict(enumerate(threads))
+
+        def nthreads(self):
+            return self.threads
+
+    def count(**fields):
+        return sweep_workers.count_workers(type("Some", (), fields)())
+
+    assert count(_max_workers=3) == 3
+    assert count(_max_workers=1, _client=Client(8)) == 1
+    assert count(_max_workers=0) == count(_max_workers=2.5) == count() == 4
+    assert count(_client=Client(2, 3)) == 5
+    assert count(_client=Client()) == count(_client=object()) == 4
+
+
+def test_a_session_has_the_same_key_while_its_calls_are_the_same():
+    from msgspec.structs import replace
+
+    s = talk(4, id="one", agent="a")
+    key = sweep_workers.make_session_key(s)
+    assert key == sweep_workers.make_session_key(replace(s, title="new"))
+    assert len(key) == 16
+    # files of finished runs and baselines hold keys, so they stay as they are
+    fixed = ck.Session(id="s", log=(ck.Message(role="user", id="u"),), format="pi", agent="main")
+    assert sweep_workers.make_session_key(fixed) == "49f56c7de766a5b2"
+    reply = s.log[-1]
+    changed = [
+        replace(s, id="two"), replace(s, agent="b"), replace(s, format="other"),
+        replace(s, log=s.log[:-1]), replace(s, log=(*s.log[:-1], replace(reply, id="other"))),
+        replace(s, log=(*s.log[:-1], replace(reply, usage=None))),
+        replace(s, log=(s.log[1], s.log[0], *s.log[2:])),
+    ]  # fmt: skip
+    keys = [sweep_workers.make_session_key(each) for each in changed]
+    assert len({key, *keys}) == 1 + len(changed)
+
+
+def test_each_worker_gets_a_batch_and_sessions_lie_ready_in_the_queue():
+    plan, running = planned(*[2] * 9, run=0.001), []
+    idle = ["a", "b"]
+    for worker, share, settings in plan.assign_batches(idle, running):
+        running.append((worker, share.place, len(settings)))
+    # 0.09 s of work in all, 0.01 s a session: two of each worker are queued before they ask
+    assert [n for *_, n in running] == [2] * 4
+    assert idle == ["a", "b"]
+    first, running = planned(8, 8), []
+    for worker, share, settings in first.assign_batches(idle, running):
+        running.append((worker, share.place, len(settings)))
+    assert running == [("b", 0, 4), ("a", 1, 4)]
+    assert idle == []
+    (orphan,) = first.orphans()
+    assert [s.owner for s in first.shares] == [None, None]
+    assert first.next(orphan) is not None
+    for share in first.shares:
+        share.remaining.clear()
+    assert first.orphans() == []
+
+
+def test_a_session_that_takes_long_is_not_queued_whole():
+    def is_queued(*lengths, run):
+        return planned(*lengths, run=run).spare() is not None
+
+    # 5 calls: one setting takes 5 * run seconds, and a queued session at most a quarter of all
+    assert is_queued(10, 10, 10, 10, run=0.1)  # 5 s of 20 s
+    assert not is_queued(10, 10, 10, 10, run=0.11)
+    assert not is_queued(10, 10, 10, run=0.1)
+    assert not is_queued(run=0.1)
+    assert not is_queued(10, 10, 10, 10, run=None)
+
+
+def test_a_worker_reads_a_session_once():
+    import pickle
+
+    s, settings = talk(4), resolve_settings(["none", "codex"])
+    key, data = sweep_workers.make_session_key(s), pickle.dumps(s)
+
+    def run(name, data):
+        return sweep_workers.run_batch(name, data, settings, SweepScoreOptions())
+
+    with ThreadPoolExecutor(1) as one:
+        first, again = (one.submit(run, key, d).result() for d in (data, b"no session"))
+    assert [r["rules"] for r in first.rows] == [r["rules"] for r in again.rows] == ["none", "codex"]
+    assert [r.was_cached for r in (first, again)] == [False, True]
+    assert first.worker == again.worker
+    assert 0 < first.first < 60
+    assert 0 < first.rest < 60

@@ -139,16 +139,33 @@ def test_it_does_not_look_at_each_short_run(monkeypatch):
 
 
 def test_it_is_too_early_to_say(monkeypatch):
-    now = [0.0]
+    now = [100.0]  # what the process did before does not count
     monkeypatch.setattr(sweep_workers, "process_time", lambda: now[0])
     monkeypatch.setattr(sweep_workers, "monotonic", lambda: now[0])
     pace = sweep_workers.RemainingTimeForPoolStart(100)
     pace.record_run(1)
     pace.record_run(1)
-    now[0] = sweep_workers.FIRST_CHECK_SECONDS / 2
+    now[0] = 100 + sweep_workers.FIRST_CHECK_SECONDS / 2
     assert not pace.is_slow
-    now[0] = sweep_workers.FIRST_CHECK_SECONDS
+    now[0] = 100 + sweep_workers.FIRST_CHECK_SECONDS
     assert pace.is_slow
+
+
+def test_the_remaining_time_is_that_of_the_other_runs(monkeypatch):
+    def is_slow(left):
+        """Ten calls are read and run until second 12, ten more until second 14."""
+        now = [10.0]
+        monkeypatch.setattr(sweep_workers, "process_time", lambda: now[0])
+        monkeypatch.setattr(sweep_workers, "monotonic", lambda: now[0])
+        pace = sweep_workers.RemainingTimeForPoolStart(20 + left)
+        now[0] = 12.0
+        pace.record_run(10)
+        now[0] = 14.0
+        pace.record_run(10)
+        return pace.is_slow
+
+    # 0.2 s a call, so 20 calls take the four seconds that do not suffice
+    assert [is_slow(left) for left in (20, 21)] == [False, True]
 
 
 def ended() -> bool:

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ctxkit._internal.formatting_and_sanitizing import format_percent, sanitize_line
+from ctxkit._internal.formatting_and_sanitizing import format_percent, pluralize, sanitize_line
 from ctxkit._internal.tables import Cell, Column, Table
 from ctxkit.errors import BadArguments
 from ctxkit.formats.conversion_losses import select_sent_messages
@@ -152,7 +152,7 @@ class FactSurvival:
         verdict = (
             f"Facts fall off after {cliff} compaction{'s' * (cliff != 1)}: less than half stand."
             if cliff <= len(self.rounds)
-            else f"More than half of the facts outlive {len(self.rounds)} compactions."
+            else f"More than half of the facts outlive {pluralize(len(self.rounds), 'compaction')}."
         )
         return "\n".join([*lines, verdict])
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import sys
 import time
 
@@ -11,6 +12,9 @@ from waiting import PATIENCE
 
 import ctxkit as ck
 from ctxkit.experiments.gates.compactor_fact_survival import (
+    Canary,
+    CompactionRoundResult,
+    FactSurvival,
     find_message_faults,
     make_canaries,
     split_into_rounds,
@@ -123,6 +127,52 @@ def test_what_cannot_be_sent_is_told(back, told):
     given = [SYSTEM, USER, _call("a"), _result("a"), REPLY]
     found = find_message_faults(given, back)
     assert (found == []) if told is None else any(told in f for f in found), found
+
+
+def test_only_calls_of_the_last_message_may_be_without_a_result():
+    two = {**_call("a"), "tool_calls": [*_call("a")["tool_calls"], *_call("b")["tool_calls"]]}
+    given = [USER, two, _result("a"), _result("b"), REPLY]
+    lost = "The call {} of message 1 has lost its result."
+    for back, calls in (
+        (given[:2], ()),  # both may still be running
+        (given[:3], ["'b'"]),
+        ([*given[:2], _result("b")], ["'a'"]),
+        (given[:4], ()),
+        ([USER, two, REPLY], ["'a'", "'b'"]),
+    ):
+        assert find_message_faults(given, back) == [lost.format(call) for call in calls]
+
+
+def test_shares_are_those_of_facts_that_went_through_as_many_compactions():
+    facts = [
+        Canary(family, f"{family[0]}{n}", "", n)
+        for n in (1, 2)
+        for family in ("constraint", "decision", "reference")
+    ]
+    rounds = [
+        CompactionRoundResult(1, 100, 50, (True, True, False), 0, 0, ("a", "b")),
+        CompactionRoundResult(
+            2, 0, 30, (True, False, False, True, False, True), 1, 2, ("c",), False
+        ),
+    ]
+    found = FactSurvival(tuple(facts), tuple(rounds))
+    # after one compaction 2 of 3 of the first round and 2 of 3 of the second, after two 1 of 3
+    assert [found.get_share(n) for n in (1, 2, 3)] == [4 / 6, 1 / 3, None]
+    assert found.get_share(1, "decision") == 1 / 2
+    assert found.get_share(2, "constraint") == 1
+    assert found.cliff == 2
+    assert found.survived == 3 / 6
+    assert found.tokens_left == (50 / 100 + 30 / 1) / 2
+    assert found.faults == ("Round 1: a", "Round 1: b", "Round 2: c")
+    assert found.changes
+    assert not dataclasses.replace(found, rounds=(rounds[1],)).changes
+    half = dataclasses.replace(
+        found, rounds=(rounds[0]._replace(is_retained=(True, False)),), facts=tuple(facts[:2])
+    )
+    assert (half.get_share(1), half.cliff) == (0.5, 2)  # a half is no cliff
+    assert half.to_text().endswith("More than half of the facts outlive 1 compaction.")
+    gone = dataclasses.replace(found, rounds=(rounds[0]._replace(is_retained=(False,) * 3),))
+    assert gone.to_text().endswith("Facts fall off after 1 compaction: less than half stand.")
 
 
 def test_a_message_said_twice_may_come_back_once_or_twice():

@@ -13,7 +13,9 @@ from hypothesis import strategies as st
 import ctxkit as ck
 from ctxkit.experiments.gates.regression_gate import (
     FIGURES,
+    FigureChange,
     FigureWithNoise,
+    GateReport,
     SessionFigures,
     compare_with_baseline,
     format_figure,
@@ -249,3 +251,101 @@ def test_a_figure_that_is_gone_is_worse_but_what_was_retained_where_nothing_was_
 def test_a_small_change_is_not_told_as_none():
     shown = [format_figure(n, "share", sign="+") for n in (0.0, 0.0004, -0.25)]
     assert shown == ["±0 %", "+0.040 %", "-25.0 %"]
+
+
+def test_changes_are_the_means_of_unchanged_sessions_and_noise_is_theirs():
+    def entries(*figures):
+        return {
+            "r": {f"s{i}": SessionFigures(key="k", figures={"cost_usd": FigureWithNoise(*f)})
+                  for i, f in enumerate(figures)}
+        }  # fmt: skip
+
+    def compare(tolerance, *now):
+        (change,) = compare_with_baseline(
+            entries((1.0, 0.5), (3.0, 0.1)), entries(*now), tolerance
+        ).changes
+        return change
+
+    change = compare(0.0, (2.0, 0.1), (4.0, 0.3))
+    assert change == ("r", "cost_usd", 2, 2.0, 3.0, pytest.approx(0.4), "worse")
+    assert compare(0.5, (2.0, 0.1), (4.0, 0.3))[-2:] == (1.0, "noise")  # half of the old mean
+    assert compare(0.49, (2.0, 0.1), (4.0, 0.3))[-2:] == (0.98, "worse")
+    assert compare(0.0, (0.0, 0.1), (2.0, 0.3))[-1] == "better"
+    assert compare(0.0, (1.0, 0.0), (3.0, 0.0))[-1] == "same"
+
+
+def test_what_could_not_be_compared_is_listed_by_its_reason():
+    def entry(key="k", error=None):
+        return SessionFigures(key=key, figures={"cost_usd": FigureWithNoise(1.0)}, error=error)
+
+    old = {"r": {"a": entry(), "b": entry(), "c": entry(), "e": entry(error="X: y")}}
+    now = {
+        "r": {"a": entry(), "b": entry("new"), "d": entry(), "f": entry(), "e": entry(error="X: y")}
+    }
+    report = compare_with_baseline(old, now)
+    assert report.notes == (
+        "r: 1 session changed, not compared: b.",
+        "r: 2 sessions not in the baseline, not compared: d, f.",
+        "r: 1 session in the baseline alone, not compared: c.",
+    )
+    assert report.faults == ()  # e failed before, too
+    failed = compare_with_baseline(
+        old, {"r": {"a": entry(error="E: no"), "g": entry(error="E: n")}}
+    )
+    assert failed.faults == ("r failed on a: E: no", "r failed on g: E: n")
+
+
+@pytest.mark.parametrize(
+    ("states", "faults", "untested", "sentence"),
+    [
+        ((), (), (), "The gate is passed: nothing is at fault."),
+        (("same", "better"), (), (), "The gate is passed: 2 figures, none got worse."),
+        (("same",), (), ("x",), "Nothing got worse, but not all was tested: see above."),
+        (("worse", "same", "gone"), (), ("x",), "The gate is not passed: 2 of 3 figures got worse."),
+        (("same",), ("f",), (), "The gate is not passed: 1 fault."),
+        (("worse",), ("f", "g"), (), "The gate is not passed: 1 of 1 figures got worse and 2 faults."),
+    ],
+)  # fmt: skip
+def test_the_verdict_is_a_sentence(states, faults, untested, sentence):
+    changes = tuple(FigureChange("r", "cost_usd", 1, 1.0, 2.0, 0.1, s) for s in states)
+    report = GateReport(changes, faults, untested=untested)
+    assert report.sentence == sentence
+    assert report.ok is not any(word in sentence for word in ("not passed",))
+    assert len(report.worse) == sum(s in ("worse", "gone") for s in states)
+    assert report.to_text().endswith("\n".join([*faults, *untested, sentence]))
+    assert ("better" in report.to_text()) is ("better" in states)
+
+
+def test_figures_are_written_by_their_kind():
+    wanted = {
+        (1234.5, "usd"): "1,234.5000", (1234.56, "count"): "1,234.6", (0.1234, "share"): "12.3 %",
+        (0.0004, "share"): "0.040 %", (0.0005, "share"): "0.1 %", (0.0, "share"): "0.0 %",
+        (None, "share"): "-",
+    }  # fmt: skip
+    assert {k: format_figure(*k) for k in wanted} == wanted
+    assert [format_figure(n, "usd", "+") for n in (0.5, -0.5)] == ["+0.5000", "-0.5000"]
+
+
+@pytest.mark.parametrize("tolerance", [-0.1, 1.0])
+def test_a_tolerance_is_a_share_below_one(session, tmp_path, tolerance):
+    with pytest.raises(ck.BadArguments, match=f"between 0 and 1, not {tolerance}"):
+        ck.gate(session, "none", tmp_path / "b.json", tolerance=tolerance)
+
+
+def test_a_baseline_says_how_many_runs_it_holds_and_which_failed(tmp_path):
+    def broken(_history, _budget):
+        raise ValueError("no")
+
+    from ctxkit.policies import Above, Rules
+
+    rules = ["none", Rules(policy=broken, trigger=Above(10), name="own")]
+    path = tmp_path / "b.json"
+    made = ck.gate([talk(3, id="s")], rules, path, update=True)
+    assert made.notes == (
+        "own fails on s: ValueError: no", f"The baseline {str(path)!r} holds 2 runs now.",
+    )  # fmt: skip
+    assert made.ok
+    one = ck.gate(talk(3, id="s"), "none", tmp_path / "c.json", update=True)
+    assert one.notes[0].endswith("holds 1 run now.")
+    # rules that failed are not named as never tested
+    assert [text.partition(" never")[0] for text in made.untested] == ["none"]

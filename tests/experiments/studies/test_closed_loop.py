@@ -104,3 +104,17 @@ def test_the_pictures_show_the_distance(seeing):
         chart = ck.studies.charts.chart_predicted_and_real_outcomes(seeing, figure)
         assert "<svg" in chart.to_html()
         assert len(chart.to_plotly()["data"]) == len(seeing) + 2
+
+
+def test_the_bar_of_a_loop_can_be_left_out(monkeypatch):
+    made = []
+    monkeypatch.setattr(
+        studies.closed_loop,
+        "make_progress_bar",
+        lambda rules, **options: made.append(options) or rules,
+    )
+    world = studies.closed_loop.make_port_lookup_task(questions=2, services=3, lines=4)
+    for progress in (True, False):
+        studies.closed_loop.loop(["none"], world, progress=progress)
+    options = {"desc": "closed loop", "unit": "rules"}
+    assert made == [{**options, "disable": False}, {**options, "disable": True}]

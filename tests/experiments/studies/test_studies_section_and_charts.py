@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pandas as pd
 import pytest
 from trust_studies import format_chapter
 
@@ -37,3 +38,14 @@ def test_the_chart_of_windows_has_every_window():
         str(n) for n in studies.mask_token_errors_and_visibility_exams.MASK_WINDOWS
     ]
     assert len(chart.to_plotly()["data"]) == 4
+
+
+def test_long_tables_show_their_first_rows():
+    ratios = pd.concat([studies.table("ratios")] * 3)
+    figures = [f"usd_{what}" for what in ("predicted", "real")]
+    loop = pd.DataFrame(1.0, index=[f"rules {i}" for i in range(30)], columns=figures)
+    assert "... and 19 more" in studies.charts.chart_policy_ratios(ratios).to_text()  # of 39
+    text = studies.charts.chart_predicted_and_real_outcomes(loop).to_text()
+    assert "... and 6 more" in text
+    assert "rules 23 " in text
+    assert "rules 24 " not in text

@@ -62,6 +62,8 @@ def test_marks_are_compared_with_what_people_said(folder):
     )
     assert agreement[:4] == (2, 1, 1, 1)
     assert agreement.compactors_n == 3
+    # published 6.0, 64.4 and 0.1 have ranks 2, 3, 1; marks 0, 1 and 0 ranks 1.5, 3, 1.5
+    assert agreement.order_correlation == pytest.approx(1.5 / (2 * 1.5) ** 0.5)
 
 
 def test_data_that_are_not_there_are_one_sentence(tmp_path):
