@@ -242,14 +242,14 @@ def test_the_wait_is_restored_from_the_log():
     tool_summary = note(4, attempt=ATTEMPT._replace(trigger="tool_summary"))
     edit = Edit(kind="removed", id="e", targets=())
     assert count_waits() == (0, 2)
-    assert count_waits(note(2)) == (2, 4)
-    assert count_waits(note(2), assistant(), note(4), assistant(), user()) == (3, 8)
+    assert count_waits(note(2)) == (3, 4)  # the reply of the call that asked is none of the two
+    assert count_waits(note(2), assistant(), note(4), assistant(), user()) == (4, 8)
     assert count_waits(note(2), *[assistant()] * 5) == (0, 4)
     assert count_waits(note(4), edit, assistant()) == (0, 2)  # a compaction came about
-    assert count_waits(note(4), edit, note(2)) == (2, 4)
+    assert count_waits(note(4), edit, note(2)) == (3, 4)
     # of other rules, of another model, or without a wait
     assert count_waits(note(4, ("other", "m")), note(4, ("rules", "n")), note(0)) == (0, 2)
-    assert count_waits(tool_summary, trigger="tool_summary") == (4, 4)
+    assert count_waits(tool_summary, trigger="tool_summary") == (5, 4)
     assert count_waits(note(4), trigger="tool_summary") == (0, 2)
 
 

@@ -61,6 +61,9 @@ def test_streams_are_restored_behind_the_last_capture():
     assert (outer.text(), inner.text()) == ("one\nthree\n", "two\nerror\n")
 
 
+NULL_BYTE_ERROR = "SyntaxError" if sys.version_info >= (3, 11, 4) else "ValueError"
+
+
 @pytest.mark.parametrize(
     ("code", "expected"),
     [
@@ -72,7 +75,7 @@ def test_streams_are_restored_behind_the_last_capture():
         ("x +", '  File "<agent>", line 1\n    x +\n       ^\nSyntaxError: invalid syntax\n'),
         ("print('a'); 1 / 0", "a\nZeroDivisionError: division by zero\n"),
         ("raise SystemExit(3)", "SystemExit: 3\n"),
-        ("\0", "SyntaxError: source code string cannot contain null bytes\n"),
+        ("\0", f"{NULL_BYTE_ERROR}: source code string cannot contain null bytes\n"),
     ],
 )
 def test_code_in_the_namespace(code, expected):
