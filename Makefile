@@ -9,8 +9,6 @@ UV     ?= $(shell command -v uv || echo $(BIN)/uv)
 # JupyterLab refuses to run as root unless told that it is meant, as in a container.
 ROOT   := $(if $(filter 0,$(shell id -u)),--allow-root)
 
-TEST_NOTEBOOKS := $(BIN)/python -m pytest -n 2 --dist loadfile --nbval-lax --nbval-current-env -p no:cacheprovider notebooks
-
 .DEFAULT_GOAL := help
 .PHONY: help requirements demo lab install test test-all test-peers test-engines check format bench conformance same-as frontier pictures trust studies answers notebooks handouts docs release clean test-map quick mutants planted defaults
 
@@ -24,10 +22,9 @@ $(STAMP): pyproject.toml requirements-dev.txt
 	  awk '/^uv==/ {on = 1; print; next} /^[^ ]/ {on = 0} on' requirements-dev.txt >$(VENV)/uv.txt && \
 	  $(PIP) --require-hashes -r $(VENV)/uv.txt || echo "There is no uv: pip does it, in minutes."; }
 	@{ command -v $(UV) >/dev/null && \
-	  $(UV) pip sync --quiet --compile-bytecode --python $(BIN)/python --require-hashes requirements-dev.txt && \
+	  $(UV) pip sync --quiet --python $(BIN)/python --require-hashes requirements-dev.txt && \
 	  $(UV) pip install --quiet --python $(BIN)/python --no-deps -e .; } || \
 	{ $(PIP) --require-hashes -r requirements-dev.txt && $(PIP) --no-deps -e .; }
-	@$(BIN)/python -m compileall -q ctxkit
 	@touch $@
 
 install: $(STAMP)  ## make .venv and install everything into it
@@ -41,16 +38,13 @@ demo: $(STAMP)  ## what a bundled session says: in the terminal, as a page and a
 lab: $(STAMP)  ## open JupyterLab on the first notebook
 	$(BIN)/python -m jupyterlab $(ROOT) notebooks/01-read-a-session.ipynb
 
-# The notebooks run beside the suite, which waits for browsers and kernels at times; their result is shown at the end.
 test: $(STAMP)  ## the suite, under eight minutes (long families sampled with a printed seed)
-	@mkdir -p build
-	@$(TEST_NOTEBOOKS) >build/notebooks.log 2>&1 & notebooks=$$!; trap "kill $$notebooks" INT TERM; \
-	$(BIN)/python -m pytest -p no:nbval -n 4 --dist worksteal -m "not long" tests; suite=$$?; \
-	wait $$notebooks; notebooks=$$?; cat build/notebooks.log; exit $$((suite | notebooks))
+	$(BIN)/python -m pytest -p no:nbval -n 4 --dist worksteal -m "not long" tests
+	$(BIN)/python -m pytest -n 2 --dist loadfile --nbval-lax --nbval-current-env -p no:cacheprovider notebooks
 
 test-all: $(STAMP)  ## everything, also what is long: all mutations, all kills, both themes
 	CTXKIT_TEST_ALL=1 $(BIN)/python -m pytest -n 2 tests
-	$(TEST_NOTEBOOKS)
+	$(BIN)/python -m pytest -n 2 --dist loadfile --nbval-lax --nbval-current-env -p no:cacheprovider notebooks
 
 test-map: $(STAMP)  ## record which test reaches which line, for quick and mutants: make test-map TESTS=tests/metrics
 	$(BIN)/python -m benchmarks.tests_by_line record $(TESTS)
