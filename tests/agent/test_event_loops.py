@@ -63,7 +63,7 @@ def test_an_interrupt_cancels_and_waits_for_the_end():
     code = """
         import asyncio
         import signal
-        from ctxkit.agent.event_loop_threads import run_coroutine as run
+        from ctxkit.agent import run_coroutine as run
         signal.signal(signal.SIGINT, signal.default_int_handler)  # a parent may ignore it: nohup make test &
         async def slow():
             try:
@@ -114,7 +114,7 @@ def test_a_client_that_was_closed_is_not_held_until_the_end_of_the_process():
 
 def test_a_client_that_is_still_open_is_ended_with_the_process():
     code = """
-        from ctxkit.agent.event_loop_threads import EventLoopClientBase
+        from ctxkit.agent import EventLoopClientBase
         class Client(EventLoopClientBase):
             async def _stop_client(self):
                 print("stopped", flush=True)
