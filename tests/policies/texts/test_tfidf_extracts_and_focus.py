@@ -167,6 +167,22 @@ def test_a_message_that_is_repeated_makes_its_words_no_more_common():
     assert once == often == [0.5, 0.5, 0.0]
 
 
+def test_equal_results_and_summaries_share_their_lines():
+    """A result of an unchanged file comes again and again; words of a person are few."""
+    text = "Port 8080 is open.\nPort 9090 is not."
+    messages = [
+        *(result(text, tool="read"), result(text, tool="read")),
+        result(text, tool="grep"),
+        result(text, tool="read", is_error=True),
+        result("Port 8080 is open.", tool="read"),
+        *(summarised([], text).inserted[0], summarised([], text).inserted[0]),
+        *(user(text), user(text)),
+    ]
+    lines = line_index.LineIndex()
+    assert lines.parts(messages).tolist() == [0, 0, 1, 2, 3, 4, 4, 5, 6]
+    assert lines.parts(messages[1:2]).tolist() == [0]
+
+
 def test_texts_outside_the_log_fill_the_index_once_each(monkeypatch):
     """A message counts its characters and 500 more; a full index is replaced by a new one."""
     monkeypatch.setattr(line_index, "MAX_CACHED_CHARS", 1_499)
