@@ -104,4 +104,5 @@ from .tools.python_shell_and_summary_tools import (
     make_inert_brief_and_summary_tools as make_inert_brief_and_summary_tools,
 )
 from .tools.python_shell_and_summary_tools import make_tools as make_tools
+from .tools.tool import Tool as Tool
 from .turn_limits_and_token_budgets import TokenBudgetMonitor as TokenBudgetMonitor

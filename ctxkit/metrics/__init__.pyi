@@ -73,6 +73,7 @@ from .prompt_sizes_and_contents import RunPromptSizes as RunPromptSizes
 from .prompt_sizes_and_contents import has_prompt_sizes as has_prompt_sizes
 from .team_agent_logs_and_turns import get_agent_logs as get_agent_logs
 from .team_agent_logs_and_turns import get_team_turns as get_team_turns
+from .team_agent_logs_and_turns import tabulate_recorded_turns as tabulate_recorded_turns
 from .user_rule_loss_and_breaches import UserRuleTimeline as UserRuleTimeline
 from .user_rule_loss_and_breaches import UserRuleTimelines as UserRuleTimelines
 from .user_rule_loss_and_breaches import (

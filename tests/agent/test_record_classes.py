@@ -9,11 +9,11 @@ from ctxkit.agent import (
     EvidenceGraph,
     IntentLog,
     Request,
+    Tool,
     event_snapshot_and_report_files,
     session_settings_seal_and_changes,
 )
 from ctxkit.agent import change_log_intent_log_evidence_graph as records
-from ctxkit.agent.tools.tool import Tool
 
 
 @pytest.mark.parametrize(

@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 from builders import assistant, result, session, summarised, tool_call, usage, user
 
-from ctxkit.metrics import get_agent_logs, get_team_turns
-from ctxkit.metrics.team_agent_logs_and_turns import tabulate_recorded_turns
+from ctxkit.metrics import get_agent_logs, get_team_turns, tabulate_recorded_turns
 from ctxkit.session import Message, Session
 
 
