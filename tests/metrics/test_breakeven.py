@@ -109,6 +109,8 @@ def test_an_edit_is_weighed_by_the_shares_that_are_given():
         == (2.0 - 0.5) / 0.5 * 30 / 10
     )
     assert compaction_formulas.reads_until_mutation_pays(-1, 30, **SHARES) == math.inf
+    assert compaction_formulas.reads_until_mutation_pays(0, 30, **SHARES) == math.inf
+    assert compaction_formulas.reads_until_mutation_pays(1, 30, **SHARES) == 90
     # 10 tokens are not written once and not read twice; 40 are written that would have been read
     gain = 10 * (2.0 + 0.5 * 2) - (2.0 - 0.5) * 40
     assert compaction_formulas.mutation_gain(10, 30, 3, **SHARES) == gain

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 import ctxkit as ck
 from ctxkit.metrics import REPORT_COLUMNS, count_groups_by_call
 from ctxkit.metrics.prompt_composition import GROUPS, split_sections
-from ctxkit.session import Attachment, Edit, Message, ToolSchema
+from ctxkit.session import Attachment, Edit, Message, Text, ToolSchema
 from ctxkit.tokens import estimated_counter
 
 COUNTER = estimated_counter()
@@ -196,3 +196,18 @@ def test_reports_of_real_sessions_sum_up_and_agree_with_their_layers(real, kind)
 def test_tags_that_are_never_closed_cost_no_more_than_their_text():
     prompt = "".join(f"<t{i}>\n" for i in range(20_000)) + "<a>\nx\n</a>\n"
     assert [s.name for s in split_sections(prompt)] == ["preamble", "a"]
+
+
+def test_sections_that_a_message_names_are_parts_by_their_length():
+    """By four characters a token they have 2, 11 and, before shortening, 25; the message has 12 of 13."""
+    rows = [{"name": "task"}, {"name": "memory", "raw_chars": 100}]
+    message = Message(
+        role="system", id="s", parts=(Text("a" * 5), Text("b" * 43)), details={"sections": rows}
+    )
+    report = ck.report(session(message, user("hi"), assistant("x")), counter=COUNTER)
+    assert [(p.group, p.name, p.tokens, p.raw_tokens) for p in report.parts[:2]] == [
+        ("system prompt", "task", 2, 2),
+        ("memory", "memory", 10, 23),
+    ]
+    assert "memory (before shortening 23)" in str(report)
+    assert str(report).count("before shortening") == 1

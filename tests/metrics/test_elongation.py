@@ -114,6 +114,20 @@ def test_pooled_studies_lie_within_their_interval_and_agree_with_the_plain_mean(
     assert 1.2 < t < 3.2
 
 
+def test_studies_of_other_errors_are_weighed_by_error_and_spread():
+    """DerSimonian and Laird by hand: weights 100 and 25, Q = 3.2, a variance of 2.2 / 40 between."""
+    found = run_elongation_from_studies.pool_studies([(0.0, 0.1), (0.4, 0.2)])
+    weights = 1 / (0.01 + 0.055), 1 / (0.04 + 0.055)
+    assert found.factor == pytest.approx(exp(0.4 * weights[1] / sum(weights)))
+    half_width = log(found.high / found.factor)
+    assert half_width == pytest.approx(log(found.factor / found.low))
+    alone = run_elongation_from_studies.pool_studies([(0.0, 0.1), (0.4, 0.2)], is_unchanged=True)
+    assert alone.factor == 1
+    assert log(alone.high) / half_width == pytest.approx(
+        sqrt((0.11 + 1 / sum(weights)) / (0.055 + 1 / sum(weights)))
+    )
+
+
 def test_studies_without_an_error_are_pooled_too():
     assert run_elongation_from_studies.pool_studies([(0.1, 0.0)]).factor == pytest.approx(exp(0.1))
     exact = run_elongation_from_studies.pool_studies([(0.1, 0.0), (0.1, 0.0)])

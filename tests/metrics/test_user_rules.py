@@ -23,7 +23,7 @@ def compacted(*after, summary="Work went on."):
 
 def test_a_rule_that_went_is_dated():
     rows = user_rules(compacted(assistant("One."), assistant("Two."))).to_dict("records")
-    assert [r["rule"] for r in rows] == [BAN, TONGUE]
+    assert [(r["rule"], r["binds"]) for r in rows] == [(BAN, True), (TONGUE, False)]
     assert {(r["stated_call"], r["removed_by"], r["last_call"], r["in_sight"]) for r in rows} == {
         (0, 0, 0, False)
     }
@@ -116,3 +116,11 @@ def test_the_answer_counts_what_is_in_sight_and_what_was_acted_against(in_sight,
     assert UserRuleTimelines(fates, (1,)).answer == answer
     all_seen = UserRuleTimelines(fates[:1], ()).answer
     assert all_seen == "1 rule of the user, all in sight: nothing was compacted."
+
+
+def test_a_choice_does_not_bind():
+    s = session(user(f"{BAN} Let's use port 8080 for the proxy."), assistant("Yes."))
+    assert [(f.rule, f.binds) for f in trace_user_rules(s).fates] == [
+        (BAN, True),
+        ("Let's use port 8080 for the proxy.", False),
+    ]

@@ -63,3 +63,8 @@ def test_the_name_of_a_tool_is_cut_at_sixty_characters():
     )
     names = [p.name for p in spent.by("tool") if p.name.startswith("ttt")]
     assert {len(name) for name in names} == {60}
+
+
+def test_the_name_of_an_agent_is_cut_at_sixty_characters():
+    spent = ck.spend(session(user("go"), call(SONNET, "a" * 100), user("on"), call(HAIKU, "Bob")))
+    assert sorted(len(p.name) for p in spent.by("agent")) == [3, 60]
