@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from builders import assistant, session, summarised, user
 from conftest import sample
 
 import ctxkit as ck
@@ -48,3 +49,12 @@ def test_what_a_pruning_had_freed_already_is_no_saving(real):
     assert row["token_savings"] == pytest.approx(frame["token_savings"].mean())
     outcomes = ck.metrics.thrash(replay).outcomes
     assert [o.before for o in outcomes] == frame["tokens_before"].tolist()
+
+
+def test_a_size_after_a_compaction_is_not_below_0():
+    """The log says 10 tokens before, and more than that was removed."""
+    old = [user("u" * 4_000), assistant("a" * 4_000)]
+    table = ck.frame(
+        session(*old, summarised(old, "short", tokens_before=10), user("go")), per="compaction"
+    )
+    assert table[["tokens_before", "tokens_after"]].to_numpy().tolist() == [[10, 0]]
