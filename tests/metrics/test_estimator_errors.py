@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 import pandas as pd
 import pytest
@@ -50,7 +51,18 @@ def test_a_calibration_says_first_which_estimator_is_closest_and_when_it_fires()
     rows = [line.split() for line in lines if line.startswith("chars/")][1:]
     assert [row[0] for row in rows] == ["chars/2", "chars/4"]  # the closest first
     assert rows[1][-1] == "never"
-    assert c._repr_html_().count("<th") <= 8
+    head = next(line for line in lines if line.startswith("estimator "))
+    assert re.split(" {2,}", head) == [
+        *("estimator", "error", "tool results", "tool calls", "calls late"),
+    ]
+    html = c._repr_html_()
+    assert re.findall('title="([^"]*)">([a-z ]+)</th>', html.partition("</thead>")[0])[1:] == [
+        ("of all content: below zero the estimate is too low", "error"),
+        ("error of tool results alone", "tool results"),
+        ("error of tool calls alone", "tool calls"),
+        ("of a trigger at 3,000 tokens", "calls late"),
+    ]
+    assert html.count("<th") <= 8
     assert c.detail is c.kinds
 
 
