@@ -56,7 +56,7 @@ def test_the_newest_40000_characters_are_sent():
     assert len(sent[sent.index("<known>\n") + 8 : sent.index("\n</known>")]) == 4_000
 
 
-def test_what_is_taken_of_an_answer():
+def test_fields_read_from_an_answer():
     items = [
         {"name": "One", "description": "About", "type": "user", "body": "Body."},
         "no object",
@@ -348,7 +348,7 @@ def test_settings_of_a_webhook_that_are_refused(settings, error):
     assert WebhookMemoryProvider(load_url=LOAD, seconds=600).seconds == 600
 
 
-def test_an_entry_is_found_by_its_name_or_the_beginning_of_its_guid(tmp_path):
+def test_an_entry_is_looked_up_by_its_name_or_the_beginning_of_its_guid(tmp_path):
     store = MemoryStore([tmp_path / "one", tmp_path / "two"], tmp_path)
     one = store.add(
         make_entry("Tabs", "", "user", "Use tabs.", guid="aaaa1111-0000-4000-8000-000000000001")

@@ -206,14 +206,20 @@ def test_a_session_that_is_closed_frees_the_model(path, tmp_path):
     assert gguf._runtimes == {}
 
 
-def test_a_request_allows_the_steps_of_the_tools_and_an_answer(path, monkeypatch):
-    bodies = []
+@pytest.fixture
+def bodies(monkeypatch):
+    """The bodies of the requests that reach the server."""
+    received = []
     answer = Server.handle_chat_completions
     monkeypatch.setattr(
         Server,
         "handle_chat_completions",
-        lambda self, body, callback: (bodies.append(body), answer(self, body, callback))[1],
+        lambda self, body, callback: (received.append(body), answer(self, body, callback))[1],
     )
+    return received
+
+
+def test_a_request_allows_the_steps_of_the_tools_and_an_answer(path, bodies):
     before = time.time()
     reply = ask(LocalModel(path))
     assert before <= reply.time <= time.time()
@@ -244,15 +250,8 @@ def test_a_request_allows_the_steps_of_the_tools_and_an_answer(path, monkeypatch
     assert step["properties"]["arguments"]["additionalProperties"] is False
 
 
-def test_a_talk_is_sent_as_steps_and_results(path, monkeypatch):
+def test_a_talk_is_sent_as_steps_and_results(path, bodies):
     """Each step is one object, also of several calls in one reply; results are the user's."""
-    bodies = []
-    answer = Server.handle_chat_completions
-    monkeypatch.setattr(
-        Server,
-        "handle_chat_completions",
-        lambda self, body, callback: (bodies.append(body), answer(self, body, callback))[1],
-    )
     look = [tool_call("look", path=p) for p in ("a", "b")]
     talk = (
         system("Be brief."),

@@ -17,7 +17,7 @@ from ctxkit.session import Text, ToolCall, ToolSchema, Usage
 LOOK = ToolSchema(name="look", description="Looks.", parameters={"type": "object"})
 
 
-def test_which_file_is_taken(tmp_path, monkeypatch):
+def test_which_file_is_read(tmp_path, monkeypatch):
     named, other = tmp_path / "named.gguf", tmp_path / "other.gguf"
     monkeypatch.setenv("CTXKIT_GGUF", str(other))
     with pytest.raises(

@@ -203,7 +203,7 @@ def make_policy(waits, **more):
     return RetryPolicy(sleep=sleep, chance=lambda: 0.0, **more)
 
 
-def test_a_failure_that_passes_is_repeated_and_said(ask):
+def test_a_passing_failure_is_retried_and_reported(ask):
     waits = []
     reply, requests, deltas = ask(
         GPT, Failed("busy", 429, "7"), Failed("Overloaded", 529), patience=make_policy(waits)
@@ -245,7 +245,7 @@ def test_an_error_is_one_sentence(ask, answer, more, error, fields):
     )
 
 
-def test_without_an_attempt_nothing_is_asked(ask):
+def test_without_an_attempt_no_request_is_sent(ask):
     with pytest.raises(
         ModelError, match=r"^openai/gpt-5: no attempt was allowed; set attempts to 1 or more\.$"
     ):

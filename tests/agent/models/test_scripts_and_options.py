@@ -51,7 +51,7 @@ def test_a_reply_is_streamed_part_by_part():
     assert Delta("text", "x").kind == "text"
 
 
-def test_behind_its_last_reply_a_script_says_so():
+def test_a_script_reports_that_it_has_no_more_replies():
     model = make_scripted((assistant("one"),), ())
     assert [model.reply(turn, 0).text for turn in range(3)] == ["one", "Done.", SCRIPT_OVER]
     assert (model.reply(0, 1).text, model.reply(0, 1).stop, model.reply(2, 0).stop) == (
@@ -205,7 +205,7 @@ def test_only_servers_nearby_are_asked(monkeypatch):
     assert asked == []
 
 
-def test_a_lookup_model_asks_to_be_asked():
+def test_a_lookup_model_requests_a_question():
     model = PromptLookupModel(counter=COUNT, clock=lambda: 0.0)
     reply, _ = ask(model, user("Hello."))
     assert reply.text == "Ask me for the sum of the ports of some services."
