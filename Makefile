@@ -6,6 +6,8 @@ STAMP  := $(VENV)/.installed
 PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 # the uv of the machine, else the one that pip puts into the environment
 UV     ?= $(shell command -v uv || echo $(BIN)/uv)
+# Forks of one process share imports and collection; elsewhere than on Linux libraries may not survive a fork.
+WORKERS := $(if $(filter Linux,$(shell uname)),--workers 6,-n 4 --dist worksteal)
 # JupyterLab refuses to run as root unless told that it is meant, as in a container.
 ROOT   := $(if $(filter 0,$(shell id -u)),--allow-root)
 
@@ -39,7 +41,7 @@ lab: $(STAMP)  ## open JupyterLab on the first notebook
 	$(BIN)/python -m jupyterlab $(ROOT) notebooks/01-read-a-session.ipynb
 
 test: $(STAMP)  ## the suite, under eight minutes (long families sampled with a printed seed)
-	$(BIN)/python -m pytest -p no:nbval -n 4 --dist worksteal -m "not long" tests
+	$(BIN)/python -m pytest -p no:nbval $(WORKERS) -m "not long" tests
 	$(BIN)/python -m pytest -n 2 --dist loadfile --nbval-lax --nbval-current-env -p no:cacheprovider notebooks
 
 test-all: $(STAMP)  ## everything, also what is long: all mutations, all kills, both themes

@@ -8,12 +8,15 @@ import os
 import random
 import shutil
 import sys
+from importlib import import_module
 from pathlib import Path
 from tempfile import mkdtemp
 from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import HealthCheck, settings
+
+from ctxkit.agent import load_litellm
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -26,8 +29,13 @@ sys.dont_write_bytecode = False
 sys.modules.setdefault("rfc3987_syntax", None)  # type: ignore[arg-type]
 gc.set_threshold(20_000, 20, 50)  # tests make many objects and few cycles, and end soon
 
+pytest_plugins = ["forked_workers"]
+
 SEED = int(os.environ.get("CTXKIT_SEED", random.SystemRandom().randrange(10**6)))
 TESTS = Path(__file__).parent
+LIBRARIES = ("IPython.core.interactiveshell", "pandas", "plotly.graph_objects", "tiktoken")
+MANY_TESTS = 1000
+"""More tests than this use all libraries in several workers."""
 ALL = os.environ.get("CTXKIT_TEST_ALL") == "1"
 """True in `make test-all`: take everything of a long family."""
 
@@ -62,17 +70,8 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
-def pytest_collection(session: pytest.Session) -> Generator[None, object, object]:
-    """Collect without looking for garbage: thousands of tests stay, and would be looked through often.
-
-    Workers that begin together begin at different folders. In a fresh clone each then compiles a
-    part of the tests and finds the others compiled.
-    """
-    if (worker := os.environ.get("PYTEST_XDIST_WORKER")) and is_whole_suite(session.config):
-        parts = [str(TESTS / part) for part in list_parts()]
-        workers = int(os.environ["PYTEST_XDIST_WORKER_COUNT"])
-        first = int(worker.removeprefix("gw")) * len(parts) // workers
-        session.config.args = parts[first:] + parts[:first]
+def pytest_collection() -> Generator[None, object, object]:
+    """Collect without looking for garbage: thousands of tests stay, and would be looked through often."""
     gc.disable()
     try:
         return (yield)
@@ -82,16 +81,12 @@ def pytest_collection(session: pytest.Session) -> Generator[None, object, object
 
 
 @pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Bring the tests back into one order, which must be that of all workers.
-
-    Those of the browser come first: they share one JupyterLab, so one worker runs them one by one,
-    and at the end the others would wait for it.
-    """
-    if os.environ.get("PYTEST_XDIST_WORKER"):
-        browser = (*TESTS.parts, "browser")
-        parts = len(browser)
-        items.sort(key=lambda item: (item.path.parts[:parts] != browser, item.path.parts[:parts]))
+def pytest_runtestloop(session: pytest.Session) -> None:
+    """Import what most tests need, once for all workers that will be forked."""
+    if session.config.getoption("--workers") and len(session.items) > MANY_TESTS:
+        load_litellm()
+        for library in LIBRARIES:
+            import_module(library)
 
 
 @pytest.hookimpl(trylast=True)
@@ -108,19 +103,10 @@ def freeze_long_lived_objects(at_least: int = 100_000) -> None:
         gc.freeze()
 
 
-def is_whole_suite(config: pytest.Config) -> bool:
-    return [config.invocation_params.dir / arg for arg in config.args] == [TESTS]
-
-
-def list_parts() -> list[str]:
-    """The folders and files of tests at the top, by name."""
-    files = (path.name for path in TESTS.glob("test_*.py"))
-    folders = {path.relative_to(TESTS).parts[0] for path in TESTS.glob("*/**/test_*.py")}
-    return sorted([*files, *folders])
-
-
-def pytest_sessionfinish() -> None:
+@pytest.fixture(scope="session", autouse=True)
+def closed_clients() -> Generator[None]:
     """Close the clients that LiteLLM keeps of loops that are gone; at the interpreter's end it is too late."""
+    yield
     if litellm := sys.modules.get("litellm"):
         asyncio.run(litellm.close_litellm_async_clients())
 
