@@ -419,7 +419,7 @@ def run_tests_of_change(base: str, seconds: float, workers: int) -> int:
     with tempfile.NamedTemporaryFile("w", suffix=".txt") as id_file:
         id_file.write("\n".join([*sorted(whole_files), *selected]))
         id_file.flush()
-        command = [*PYTEST, "-n", str(workers), f"@{id_file.name}"]
+        command = [*PYTEST, "--workers", str(workers), f"@{id_file.name}"]
         return subprocess.run(command, cwd=ROOT, check=False).returncode
 
 
