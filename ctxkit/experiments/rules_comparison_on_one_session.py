@@ -40,6 +40,7 @@ from ctxkit.metrics.run_elongation_from_studies import (
     load_closed_loop_runs,
 )
 from ctxkit.session.titles import get_title
+from ctxkit.tokens.prices import price
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -124,8 +125,7 @@ class Comparison(pd.DataFrame):
         record = self.replays.get(RECORDED_LABEL) if hasattr(self, "replays") else None
         if record is None or self.loc[self["rules"] != RECORDED_LABEL, "cost_usd"].notna().any():
             return ""
-        model = sanitize_line(record.model or "without a name", 80)
-        cause = f"model {model!r} has no price" if record.has_usage else "the log has no usage"
+        cause = _describe_unpriced_model(record) if record.has_usage else "the log has no usage"
         return f" As {cause}, settings are compared by size and loss alone."
 
     @property
@@ -411,6 +411,13 @@ def _format_value(column: str, value: Any) -> str:
     if column == "vs_recorded":
         return sanitize_line(str(value), 40)
     return f"${value:,.2f}" if column.endswith("_usd") else format_count(value)
+
+
+def _describe_unpriced_model(record: Session) -> str:
+    """Return the words that name the first model of a session's calls that has no price."""
+    models = dict.fromkeys(call.message.model or record.model for call in record.calls)
+    model = next((m for m in models if price(m) is None), None)
+    return f"model {sanitize_line(model, 80)!r} has no price" if model else "no model is named"
 
 
 def _describe_closed_loops() -> str:

@@ -325,6 +325,7 @@ def test_a_comparison_says_why_no_dollars_are_known():
             replace(talk(3, model="nobody-knows"), model="nobody-knows"),
             "model 'nobody-knows' has no price",
         ),
+        (talk(3, model="named-by-a-call"), "model 'named-by-a-call' has no price"),
         (silent, "the log has no usage"),
     ):
         found = ck.compare(made, ["none"], progress=False)
