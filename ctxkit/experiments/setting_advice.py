@@ -65,8 +65,8 @@ def advise(
         progress: show a progress bar.
 
     Returns:
-        One row per setting on the Pareto front. Columns: those of
-        `summarise_runs_with_pareto_front`, and
+        One row per setting on the Pareto front; none where no setting has a cost on every session.
+        Columns: those of `summarise_runs_with_pareto_front`, and
 
         - `saved_usd`, `saved_usd_low`, `saved_usd_high`: mean dollars saved per session against no
           context management, with a 90 % interval over paired sessions;
@@ -84,7 +84,7 @@ def advise(
         - `session_notes`: what the logs do not record or record wrongly.
 
     Raises:
-        BadArguments: no session can be used; the sentence says what they lack.
+        BadArguments: no session has text and usage, or none could be replayed.
 
     Example:
         >>> import ctxkit as ck
