@@ -84,7 +84,7 @@ def pytest_collection() -> Generator[None, object, object]:
 def pytest_runtestloop(session: pytest.Session) -> None:
     """Import what most tests need, once for all workers that will be forked."""
     if session.config.getoption("--workers") and len(session.items) > MANY_TESTS:
-        load_litellm()
+        load_litellm().ModelResponse()  # its class is built late, with a warning of pydantic's
         for library in LIBRARIES:
             import_module(library)
 
