@@ -357,6 +357,11 @@ def test_lines_of_a_file(tmp_path, start, end, limit, expected):
         pytest.raises(BadArguments, match=r"^'a' has 3 lines; line 4 does not exist\.$"),
     ):
         file_tools.read_lines(file, "a", 4, None)
+    with (
+        path.open("rb") as file,
+        pytest.raises(BadArguments, match=f"^'{'a' * 200}' has 3 lines"),
+    ):
+        file_tools.read_lines(file, "a" * 201, 4, None)
     path.write_text("")
     with path.open("rb") as file:
         assert file_tools.read_lines(file, "a", 1, None) == ""
