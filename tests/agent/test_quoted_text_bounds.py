@@ -15,6 +15,7 @@ from builders import assistant, session, user
 from msgspec.structs import replace
 from stand_in_models import COUNT, Says, agent
 
+from ctxkit import __version__
 from ctxkit.agent import (
     ArtifactStore,
     ContextReportStore,
@@ -216,8 +217,16 @@ def test_an_error_of_a_webhooks_address_is_quoted_up_to_a_bound():
 def test_an_acp_agent_of_another_protocol_is_named_up_to_a_bound(tmp_path):
     info = {"agentInfo": {"name": LONG}, "protocolVersion": LONG}
     answer = json.dumps({"jsonrpc": "2.0", "id": 1, "result": info})
-    program = [sys.executable, "-c", f"input(); print({answer!r}, flush=True); input()"]
+    sent = tmp_path / "request.json"
+    script = f"open({str(sent)!r}, 'w').write(input()); print({answer!r}, flush=True); input()"
+    program = [sys.executable, "-c", script]
     sentence = r"^The agent 'x{59}…' speaks version x{19}… of the protocol"
     with closing(AcpClient(program)) as client, pytest.raises(CtxkitError, match=sentence):
         asyncio.run(client.open(str(tmp_path)))
     assert client.name == LONG[:59] + "…"
+    # it is offered no files of this process, as it has its own
+    assert json.loads(sent.read_text()) == {
+        "jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {
+            "protocolVersion": 1,
+            "clientCapabilities": {"fs": {"readTextFile": False, "writeTextFile": False}},
+            "clientInfo": {"name": "ctxkit", "version": __version__}}}  # fmt: skip

@@ -305,6 +305,14 @@ def test_the_files_of_a_folder_in_the_order_of_their_paths(tmp_path):
     assert walk.describe_unreadable() == "[not looked into: a, b, c and 1 more]"
 
 
+def test_a_folder_that_is_gone_before_it_is_entered_is_named(tmp_path):
+    (tmp_path / "gone").mkdir()
+    walk = file_search.FolderWalk(RootFolder(tmp_path), "gone", "*")
+    (tmp_path / "gone").rmdir()
+    assert list(walk) == []
+    assert walk.missed == ["gone"]
+
+
 def test_names_are_abbreviated():
     assert [file_search.abbreviate_names(list("abcd")[:n]) for n in (0, 1, 3)] == [
         "",
