@@ -218,10 +218,15 @@ def test_an_acp_agent_of_another_protocol_is_named_up_to_a_bound(tmp_path):
     info = {"agentInfo": {"name": LONG}, "protocolVersion": LONG}
     answer = json.dumps({"jsonrpc": "2.0", "id": 1, "result": info})
     sent = tmp_path / "request.json"
-    script = f"open({str(sent)!r}, 'w').write(input()); print({answer!r}, flush=True); input()"
+    unasked = json.dumps({"jsonrpc": "2.0", "id": 99, "result": {}})  # is passed over
+    answers = f"{unasked}\n{answer}"
+    script = f"open({str(sent)!r}, 'w').write(input()); print({answers!r}, flush=True); input()"
     program = [sys.executable, "-c", script]
     sentence = r"^The agent 'x{59}…' speaks version x{19}… of the protocol"
-    with closing(AcpClient(program)) as client, pytest.raises(CtxkitError, match=sentence):
+    with (
+        closing(AcpClient(program, seconds=20)) as client,
+        pytest.raises(CtxkitError, match=sentence),
+    ):
         asyncio.run(client.open(str(tmp_path)))
     assert client.name == LONG[:59] + "…"
     # it is offered no files of this process, as it has its own
