@@ -284,15 +284,9 @@ class LiveContext:
         for compaction in compactions:
             for i, edit in enumerate(compaction.edits):
                 name = f"{self._label}-{self._next_compaction}.{i}"
-                inserted = tuple(_with_id(m, name, k) for k, m in enumerate(edit.inserted))
-                out.append(_replace(edit, id=name, inserted=inserted))
+                out.append(_replace(edit, id=name))
             self._next_compaction += 1
         return tuple(out)
-
-
-def _with_id(message: Message, edit: str, number: int) -> Message:
-    """Return a message inserted by an edit with an id, made from the edit's if it has none."""
-    return message if message.id else _replace(message, id=f"{edit}/{number}")
 
 
 def _count_messages(session: Session, counter: Any) -> list[int]:

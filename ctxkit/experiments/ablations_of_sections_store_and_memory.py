@@ -182,8 +182,7 @@ class _SectionCosts:
     def _price_row(
         self, figures: dict[str, Any], more: ReplayBill, less: ReplayBill
     ) -> dict[str, Any]:
-        is_priced = more.cost_usd is not None and less.cost_usd is not None
-        usd = more.cost_usd - less.cost_usd if is_priced else None  # type: ignore[operator]
+        usd = _subtract_figures(more.cost_usd, less.cost_usd)
         billed = more.prompts - less.prompts
         head = {"session": self.session.id, "source": self.billing.base.source}
         return {**head, **figures, "billed_tokens": billed, "cost_usd": usd}
@@ -609,7 +608,7 @@ def with_memory(
             run = runner.run(each)
             measured = measure_cost_and_loss(runner.base, run)
             memory_rows.append(_memory_row(session, way, run, measured))
-    difference = {"session": session.id, "variant": DIFFERENCE, "source": memory_rows[0]["source"]}
+    difference = {"session": session.id, "variant": DIFFERENCE, "source": runner.base.source}
     difference |= {
         c: _subtract_figures(memory_rows[1][c], memory_rows[0][c]) for c in _DIFFERENCE_COLUMNS
     }

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import textwrap
+import threading
 import weakref
 
 import pytest
@@ -57,6 +58,21 @@ def test_it_can_be_stopped():
     assert log == ["left whole"]
     with pytest.raises(asyncio.CancelledError):
         handle.result()
+
+
+def test_a_result_does_not_wait_for_a_thread_that_the_coroutine_left():
+    release = threading.Event()
+
+    async def leave_a_thread():
+        asyncio.get_running_loop().run_in_executor(None, release.wait, PATIENCE)
+        return 7
+
+    handle = BackgroundTask(leave_a_thread())
+    try:
+        assert handle.result(PATIENCE / 2) == 7
+        assert (handle.state, release.is_set()) == ("done", False)
+    finally:
+        release.set()
 
 
 def test_an_interrupt_cancels_and_waits_for_the_end():

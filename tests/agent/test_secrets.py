@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import traceback
 from itertools import count
 
@@ -134,9 +135,14 @@ def test_a_providers_repr_holds_no_option():
 
 
 def test_a_listener_that_fails_costs_nothing(live):
-    live.listen(lambda _: 1 / 0)
+    def fail(_):
+        raise ValueError("x" * 400)
+
+    live.listen(fail)
     assert run(live.turn("go")).ended in ("answered", "error")
-    assert "listener_failed" in live.workspace.events(live.id).read_text()
+    events = list(map(json.loads, live.workspace.events(live.id).read_text().splitlines()))
+    (failed,) = (e for e in events if e["event_type"] == "listener_failed")
+    assert failed["payload"] == {"error": f"ValueError: {'x' * 300}"}
 
 
 class Streams:

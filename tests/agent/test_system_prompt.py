@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import re
+from datetime import datetime
+from pathlib import Path, PurePosixPath
 
 import pytest
 from hypothesis import given
@@ -67,6 +69,33 @@ def test_the_time_has_its_zone(root, monkeypatch, zone, said):
     finally:
         monkeypatch.undo()
         time.tzset()
+
+
+@pytest.mark.parametrize(
+    ("zone", "link", "name"),
+    [
+        (":Asia/Tokyo", None, "Asia/Tokyo"),
+        ("Area/" + "x" * 60, None, "Area/" + "x" * 55),
+        (None, "/usr/share/zoneinfo/Asia/Tokyo", "Asia/Tokyo"),
+        (None, "../zoneinfo/Area/" + "x" * 60, "Area/" + "x" * 55),
+        (None, "/etc/Area/City", None),
+        (None, None, None),  # it is no link
+        ("/etc/zones/Tokyo", None, None),
+        ("EST5EDT", "/usr/share/zoneinfo/Asia/Tokyo", None),  # the variable counts, not the link
+    ],
+)
+def test_the_zones_name_is_the_variables_or_the_links(root, monkeypatch, zone, link, name):
+    def read_link(_):
+        if link is None:
+            raise OSError
+        return PurePosixPath(link)
+
+    monkeypatch.setattr(Path, "readlink", read_link)
+    monkeypatch.setenv("TZ", zone or "")  # the process keeps its zone: `tzset` is not called
+    if zone is None:
+        monkeypatch.delenv("TZ")
+    short_name = datetime.fromtimestamp(NOW).astimezone().tzname()
+    assert made("time", root).text.endswith(f" ({name or short_name})")
 
 
 def test_a_gitignore_is_cut_to_a_hundred_lines_and_that_is_said(root):

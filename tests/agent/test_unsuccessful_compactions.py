@@ -206,6 +206,14 @@ def test_a_free_refusal_is_said_once():
     assert attempts(one.session)["kind"].tolist() == ["refused"]
 
 
+def test_a_free_refusal_is_said_again_after_a_compaction():
+    lengths = iter([900, 900, 1, *[900] * 9])
+    rules = EVERY_TURN.but(summariser=lambda passage: "word " * next(lengths))
+    rules.summariser.needs_model = False
+    _, events, _ = talk(rules, None, turns=10)
+    assert [e["outcome"] for e in ends(events)] == ["refused", "compacted", "refused"]
+
+
 def test_a_refused_compaction_by_hand_names_the_last_refusal():
     """Both the policy and its fallback are refused: the reason has the sizes of the fallback's."""
     one = agent(said("one " * 9), said("two " * 9), heard=(events := []))
@@ -258,3 +266,23 @@ def test_an_attempt_is_sent_to_no_model_and_is_no_compaction(tmp_path):
         assert ck.frame(s, per="session")["compactions_n"].tolist() == [0]
         assert ck.frame(s, per="session")["messages_n"].tolist() == [10]
         assert s.edits == ()
+
+
+class _SummaryThatIsDiscarded(Summary):
+    def __call__(self, history, budget):
+        super().__call__(history, budget)
+        return history
+
+
+def test_a_summary_that_a_policy_discards_is_billed():
+    async def answer(*_):
+        return said("Short.", usage=Usage(input_tokens=900, output_tokens=100, cost_usd=0.25))
+
+    rules = Rules(_SummaryThatIsDiscarded(keep_turns=1), Count(n=3), counter=COUNT)
+    one = agent(said("one"), said("two"), rules=rules, summary_model=Asked(answer))
+    one.model.notice = ""
+    run(one.turn("first"))
+    spent = run(one.turn("second")).spent
+    assert one.session.edits == ()
+    assert (one.writer.n, spent.calls) == (1, 1)
+    assert (spent.fresh, spent.output) == (900 + 10, 100 + 1)

@@ -20,6 +20,7 @@ from ctxkit.experiments import (
 )
 from ctxkit.experiments.compaction_exam_questions import GAP, make_exam
 from ctxkit.experiments.exams_comparing_ways_to_compact import CandidateResult, ExamReport
+from ctxkit.policies import Summary
 from ctxkit.session import SizeOnly
 
 NAMES = [
@@ -277,6 +278,10 @@ def test_rules_without_a_trigger_compact_the_prompt_once_and_are_not_warned_of()
     (_, window) = report.results
     assert window.changed
     assert window.tokens <= 60
+    passages = []
+    candidate = Summary(keep_turns=1, summariser=lambda p: passages.append(p.before) or "Short.")
+    assert exam(talk(), {"summary": candidate}).results[1].changed
+    assert passages == [2 * len(PORTS) + 1]  # all facts, replies and the last request, at once
 
 
 LINE = "The mail queue has the ticket OPS-4000 in it."

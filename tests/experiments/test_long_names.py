@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import pandas as pd
 import pytest
 from builders import assistant, session, usage, user
@@ -66,6 +68,11 @@ def parse_answer():
     return say(lambda: subprocesses.parse_compacted_messages(LONG.encode()))
 
 
+def describe_cost_of_exam():
+    paper = SimpleNamespace(before=(), questions=())
+    return [exams._describe_cost(paper, {}, LONG, 1)]
+
+
 def make_comparison():
     """Return a comparison of a session with long names everywhere."""
     record = session(user(), assistant(usage=usage(10)), id=LONG, model=LONG)
@@ -85,6 +92,7 @@ def make_comparison():
         (write_gate_notes, 100),
         (parse_answer, 60),
         (lambda: [exams._name(LONG)], 40),
+        (describe_cost_of_exam, 60),
         (lambda: [choice._describe(choice.SettingOutcome(LONG, 1.0))], 60),
         (lambda: [comparison._format_value("vs_recorded", LONG)], 40),
         (lambda: gates.GateReport((), faults=(LONG,)).to_text().splitlines()[:1], 400),

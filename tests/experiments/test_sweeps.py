@@ -245,6 +245,24 @@ def test_a_worker_stays_with_its_session_and_helps_where_it_pays():
     assert plan.next("a") is None
 
 
+def test_the_session_with_the_most_work_is_the_first_to_be_read_and_to_be_shared():
+    sizes = [(6, 1), (1, 8), (3, 3), (5, 2)]  # calls, settings
+    plan = WorkPlan(
+        [
+            RemainingSessionWork(i, talk(calls), [NamedRules("x", None, f"{k}") for k in range(n)])
+            for i, (calls, n) in enumerate(sizes)
+        ],
+        workers=2,
+    )
+    assert [s.place for s in plan.shares] == [3, 2, 1, 0]
+    plan.run = 0.5
+    assert plan.seconds == 0.5 * (6 + 8 + 9 + 10)
+    for share in plan.shares:
+        share.owner = "a"
+    taken = [plan.next("b")[0].place for _ in range(6)]
+    assert taken == [3, 2, 1, 0, 3, 1]  # then 5 remain of the 10 of the first, and 4 of the 8
+
+
 def test_a_worker_takes_half_of_what_another_has_left():
     plan = planned(31, run=1.5 * BATCH_SECONDS / (31 * 5))  # all of it takes 1.5 batches
     (share,) = plan.shares
@@ -443,6 +461,7 @@ def test_an_interrupt_says_how_much_is_done_and_where(tmp_path, out):
 def test_runs_of_another_version_or_without_keys_are_made_again(tmp_path):
     out = tmp_path / "runs.jsonl"
     ck.sweep(talk(3), ["none"], out=out)
+    assert out.read_text().startswith('{"session"')  # a new file has no empty line
     row = json.loads(out.read_text())
     keys = (row["of"], row["key"])
     assert (row["version"], row["options"]) == (5, "loss=False reuse=False")

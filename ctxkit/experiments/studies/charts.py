@@ -104,8 +104,7 @@ def chart_policy_ratios(ratios: pd.DataFrame, figure: str = "turns") -> Chart:
         figure: `turns` or `usd`.
     """
     managed = ratios[(ratios["before"] == "raw") & (ratios["tasks"] > _WIDE)]
-    managed = managed.sort_values(["after", "scaffold", "model", "setting"])
-    managed = managed.reset_index(drop=True)
+    managed = managed.sort_values(["after", "scaffold", "model", "setting"], ignore_index=True)
     rows: list[dict[str, Any]] = [
         {str(k): v for k, v in r.items()} for r in managed.to_dict("records")
     ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -62,3 +63,36 @@ def test_it_is_asked_for_by_hand(tmp_path):
     gone = held.consolidate("extract", SMALL)
     assert [e.name for e, _ in gone] == ["n0", "n1"] or len(gone) == 2
     assert len(held.entries()) == 2
+
+
+@pytest.mark.parametrize(
+    ("items", "chars", "kinds", "reasons"),
+    [
+        (4, 120, {}, []),
+        (3, 120, {}, ["4 entries of all are more than 3"]),
+        (4, 119, {}, ["120 characters of all are more than 119"]),
+        (4, 120, {"episode": (0, 30)}, ["1 entries of episode are more than 0"]),
+        (4, 120, {"episode": (1, 29)}, ["30 characters of episode are more than 29"]),
+        (3, 29, {"note": (0, 30)}, [
+            "4 entries of all are more than 3",
+            "1 entries of note are more than 0",  # the kind's own limit is named before that of all
+            "60 characters of all are more than 29",
+            "30 characters of all are more than 29"]),
+    ],
+)  # fmt: skip
+def test_a_budget_is_what_may_stay_and_episodes_go_first(items, chars, kinds, reasons):
+    types = ["fact", "procedure", "project", "episode"]
+    entries = [make_entry("n", "Said.", t, "x" * (30 - len(f"[{t}] n: Said."))) for t in types]
+    assert [get_entry_kind(e) for e in entries] == ["fact", "procedure", "note", "episode"]
+    rows = {e.guid.casefold(): {"by": "extract", "time": "1"} for e in entries}
+    budgets = {get_entry_kind(e): (1, 30) for e in entries} | kinds
+    limits = MemoryDigestLimits(items=items, chars=chars, kinds=budgets)
+    gone = find_surplus_entries(entries, rows, "extract", limits)
+    assert [why for _, why in gone] == reasons
+    assert [e.type for e, _ in gone] == types[::-1][: len(gone)]
+
+
+def test_a_kind_without_a_budget_holds_nothing_of_what_was_found():
+    entries, rows = kept(("a", "episode", "extract", "1"), ("b", "episode", "user", "2"))
+    gone = find_surplus_entries(entries, rows, "extract", MemoryDigestLimits(kinds={}))
+    assert [(e.name, why) for e, why in gone] == [("a", "2 entries of episode are more than 0")]

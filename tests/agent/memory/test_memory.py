@@ -97,6 +97,9 @@ def test_of_two_entries_of_a_name_each_can_be_edited_but_not_given_the_name_agai
     folder = here.folders[0].path
     (folder / "typed.md").write_text("---\nname: mine\nguid: abcd1234\n---\nTyped")
     assert here.edit("abcd1234", description="Changed.").description == "Changed."
+    assert here.find_entry(" ABCD")[1].guid == "abcd1234"
+    with pytest.raises(BadArguments, match="Nothing is remembered as 'abc'"):
+        here.find_entry("abc")
     with pytest.raises(BadArguments, match="Another entry is called 'mine'"):
         here.edit("abcd1234", name="mine")
 

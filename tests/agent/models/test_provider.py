@@ -204,13 +204,23 @@ def test_server_edits_have_the_providers_shape():
 
 def test_loading_leaves_the_users_token_cache_alone(monkeypatch, tmp_path):
     """LiteLLM names a folder of its own when it is first imported, as this one does."""
+    switches = {"LITELLM_LOCAL_MODEL_COST_MAP": "True", "HF_HUB_OFFLINE": "1",
+                "LITELLM_LOCAL_ANTHROPIC_BETA_HEADERS": "True"}  # fmt: skip
+    for name in switches:
+        monkeypatch.setenv(name, "")  # what it was comes back afterwards
+        monkeypatch.delenv(name)
     (tmp_path / "litellm.py").write_text("import os; os.environ['TIKTOKEN_CACHE_DIR'] = 'its own'")
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.setitem(sys.modules, "litellm", None)  # what was imported comes back afterwards
     del sys.modules["litellm"]
     monkeypatch.setenv("TIKTOKEN_CACHE_DIR", "mine")
-    load_litellm()
+    assert load_litellm().suppress_debug_info is True
     assert os.environ["TIKTOKEN_CACHE_DIR"] == "mine"
+    assert {n: os.environ[n] for n in switches} == switches
+    for name in switches:
+        monkeypatch.setenv(name, "my own")
+    load_litellm()
+    assert {os.environ[n] for n in switches} == {"my own"}
     assert redact("token ghp_abcdefghijklmnop!") == "token [redacted]!"
 
 

@@ -43,6 +43,12 @@ def test_each_failure_is_what_it_is(error, failure):
     assert classify_retryable_failure(error) == failure
 
 
+def test_of_a_long_error_the_first_20_000_characters_say_what_it_is():
+    before = 20_000 - len("ValueError: overloaded")
+    assert classify_retryable_failure(ValueError("x" * before + "overloaded")) == "overload"
+    assert classify_retryable_failure(ValueError("x" * (before + 1) + "overloaded")) is None
+
+
 @pytest.mark.parametrize(
     ("error", "seconds"),
     [

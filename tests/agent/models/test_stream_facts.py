@@ -129,6 +129,7 @@ EMPTY = {"content": ""}
          "m refused to answer (its finish reason is stop)", False),
         ({"finish_reason": "Safety"}, "m refused to answer (its finish reason is Safety)", False),
         ({"finish_word": "<refusal>", "finish_reason": "refusal"}, "(its finish reason is refusal)", False),
+        ({"finish_word": "x" * 50, "finish_reason": "refusal"}, f"(its finish reason is {'x' * 40})", False),
     ],
 )  # fmt: skip
 def test_what_is_no_answer(more, error, again):

@@ -98,6 +98,16 @@ def test_a_second_rescue_does_not_replace_the_first(tmp_path):
     assert texts == ["a", "b"]
 
 
+def test_a_rescue_of_a_long_name_has_a_name_that_a_session_may_have(tmp_path):
+    log = SessionLog(tmp_path, "x" * 64, session(id="0000abcd"))
+    log.append(user("a"))
+    log.path.unlink()
+    with pytest.raises(StoreError, match=r"rescued\.jsonl"):
+        log.append(user("more"))
+    log.close()
+    assert [p.name for p in tmp_path.glob("*.jsonl")] == [f"{'x' * 48}.rescued.jsonl"]
+
+
 def test_a_file_that_was_cut_after_the_last_write_is_noticed_at_the_end(tmp_path):
     log = open_log(tmp_path)
     log.append(user("a"))

@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
+from pathlib import Path
 
 import pytest
+from waiting import PATIENCE
 
 from ctxkit.agent.child_processes import ChildProcess
 
@@ -51,3 +53,23 @@ def test_a_line_of_stderr_is_the_end_of_a_sentence():
     child = ChildProcess("The program")
     assert child.quote_stderr(b"starting\nready\n") == ". It said: ready"
     assert child.quote_stderr(b"\n") == child.quote_stderr() == "."
+
+
+@pytest.mark.skipif(not Path("/proc/self/fd").is_dir(), reason="the pipe is opened by /proc")
+def test_the_end_does_not_wait_for_others_that_hold_the_pipe_of_stderr(monkeypatch):
+    for limit in ("_EXIT_SECONDS", "END_SECONDS"):
+        monkeypatch.setattr(f"ctxkit.agent.child_processes.{limit}", 0.1)
+    script = "import os; print('{\"pid\": %d}' % os.getpid(), flush=True); input()"
+
+    async def hold_pipe_and_end():
+        child = ChildProcess("The program")
+        await child.begin([sys.executable, "-I", "-S", "-c", script], env=dict(os.environ))
+        pipe = os.open(f"/proc/{(await child.receive())['pid']}/fd/2", os.O_WRONLY)
+        ending = asyncio.ensure_future(child.end())
+        await asyncio.wait({ending}, timeout=PATIENCE / 4)
+        has_ended = ending.done()
+        os.close(pipe)
+        await ending
+        return has_ended
+
+    assert asyncio.run(hold_pipe_and_end())

@@ -305,6 +305,14 @@ def test_the_files_of_a_folder_in_the_order_of_their_paths(tmp_path):
     assert walk.describe_unreadable() == "[not looked into: a, b, c and 1 more]"
 
 
+def test_a_folder_that_is_gone_before_it_is_entered_is_named(tmp_path):
+    (tmp_path / "gone").mkdir()
+    walk = file_search.FolderWalk(RootFolder(tmp_path), "gone", "*")
+    (tmp_path / "gone").rmdir()
+    assert list(walk) == []
+    assert walk.missed == ["gone"]
+
+
 def test_names_are_abbreviated():
     assert [file_search.abbreviate_names(list("abcd")[:n]) for n in (0, 1, 3)] == [
         "",
@@ -357,6 +365,11 @@ def test_lines_of_a_file(tmp_path, start, end, limit, expected):
         pytest.raises(BadArguments, match=r"^'a' has 3 lines; line 4 does not exist\.$"),
     ):
         file_tools.read_lines(file, "a", 4, None)
+    with (
+        path.open("rb") as file,
+        pytest.raises(BadArguments, match=f"^'{'a' * 200}' has 3 lines"),
+    ):
+        file_tools.read_lines(file, "a" * 201, 4, None)
     path.write_text("")
     with path.open("rb") as file:
         assert file_tools.read_lines(file, "a", 1, None) == ""

@@ -14,19 +14,19 @@ from ctxkit.metrics.frames.frame_column import BOOL, FLOAT, INT, TEXT, TIME, Fra
 DTYPES = {INT, FLOAT, BOOL, TEXT, TIME}
 UNITS = {
     *("", "tokens", "US dollars", "UTC", "entries", "messages", "seconds", "share", "characters"),
-    *("calls", "turns", "items"),
+    *("calls", "turns", "items", "compactions"),
 }
 
 
 def list_tables() -> dict[str, tuple[FrameColumn, ...]]:
-    """Return every tuple of frame columns that a module of the metrics holds, by its name."""
-    package = import_module("ctxkit.metrics")
+    """Return the tuples of frame columns of all modules that measure, each once, by their name."""
     found = {}
-    for module in walk_packages(package.__path__, f"{package.__name__}."):
-        for name, value in vars(import_module(module.name)).items():
-            if isinstance(value, tuple) and value and isinstance(value[0], FrameColumn):
-                found[f"{module.name}.{name}"] = value
-    return found
+    for package in map(import_module, ("ctxkit.metrics", "ctxkit.experiments")):
+        for module in walk_packages(package.__path__, f"{package.__name__}."):
+            for name, value in vars(import_module(module.name)).items():
+                if isinstance(value, tuple) and value and isinstance(value[0], FrameColumn):
+                    found[id(value)] = (f"{module.name}.{name}", value)
+    return dict(found.values())
 
 
 TABLES = list_tables()
@@ -45,7 +45,7 @@ def test_each_field_of_a_column_is_what_it_is_called(table):
 
 
 def test_there_are_tables_of_messages_and_of_who_sees_them():
-    assert len(TABLES) >= 6
+    assert len(TABLES) >= 10
     assert any("AUDIENCE" in name for name in TABLES)
 
 
