@@ -115,6 +115,7 @@ def make_team_with_branches() -> Session:
     b = session(
         user("B's brief", turn=0),
         user("a copy of the ledger", turn=0, details={"from": "task"}),
+        user("files of a stage, rebuilt before each turn", turn=0, kind="artifacts"),
         assistant("B forks", turn=0),
         assistant("B ends", turn=1),
         user("after its last turn", turn=2),

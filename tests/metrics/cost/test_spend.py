@@ -6,7 +6,7 @@ import re
 
 import pandas as pd
 import pytest
-from builders import assistant, call, result, session, summarised, usage, user
+from builders import assistant, call, result, session, step, summarised, usage, user
 from hypothesis import given
 from hypothesis import strategies as st
 from widgets.reports.hostile_logs import hostile, intruders
@@ -222,6 +222,25 @@ def test_a_miss_that_reads_nothing_costs_the_write_less_the_models_read(model, h
     assert found.miss.missed_tokens == 110_000
     assert found.sent_usd == pytest.approx(110_000 * prices.write(hour=hour))
     assert found.usd == pytest.approx(110_000 * (prices.write(hour=hour) - prices.read))
+
+
+def test_each_split_has_a_table_with_its_own_title_and_a_rest():
+    log = [m for n in range(4) for m in step(f"tool_{n}", "x" * 400)]
+    spent = ck.spend(session(user(), *log, assistant(usage=usage(5_000, output=100)), model=MODEL))
+    for way, title in SPLITS.items():
+        heads = spent.table(way).heads
+        assert [h.name for h in heads] == [title, "share", "dollars", "", "times"]
+        assert [h.number for h in heads] == [False, True, True, False, True]
+        assert [h.spare for h in heads] == [False, False, False, True, True]
+        assert [h.hover for h in heads] == ["what it was paid for", "of the whole bill", "", "the share as a bar", "calls, or results that were sent"]  # fmt: skip
+    parts = spent.by("tool")
+    assert len(parts) > 3
+    rows = [[cell.text for cell in row] for row in spent.table("tool", 2).rows]
+    rest_n = sum(p.n for p in parts[2:])
+    assert [row[0] for row in rows] == [*(p.name for p in parts[:2]), f"{len(parts) - 2} more"]
+    assert spent.table("tool", 2).rows[2][2].value == pytest.approx(sum(p.usd for p in parts[2:]))
+    assert rows[2][4] == str(rest_n)
+    assert len(spent.table("tool", len(parts)).rows) == len(parts)
 
 
 def test_parts_of_a_bill_without_prices_have_no_share_and_no_bar():
