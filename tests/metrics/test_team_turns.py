@@ -321,6 +321,8 @@ def test_an_entry_of_a_ledger_is_marked_by_its_source_and_by_whom_it_is_handed_t
         ("brief", {}, 0),
         ("ok", {}, 0),
     ]
+    # the first move begins before all entries
+    assert list_shared_texts(team, "A") == ["brief", "ok"]
 
 
 @pytest.mark.parametrize(
