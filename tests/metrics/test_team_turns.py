@@ -308,7 +308,7 @@ def test_an_entry_of_a_ledger_is_marked_by_its_source_and_by_whom_it_is_handed_t
     team = session(
         user("Take over.", id="e1", kind="handoff", details={"for": "B"}),
         user("All see this.", id="e2"),
-        make_move("A", from_own=0, own=0),
+        make_move("A", from_own=0, own=0, kind="parallel_branch_end"),
         user("B itself says this.", id="e3"),
         make_move("B", from_own=0, own=0),
         details={"team": "pair"},
@@ -321,7 +321,7 @@ def test_an_entry_of_a_ledger_is_marked_by_its_source_and_by_whom_it_is_handed_t
         ("brief", {}, 0),
         ("ok", {}, 0),
     ]
-    # the first move begins before all entries
+    # the first move begins before all entries, also at the end of a branch without a fork
     assert list_shared_texts(team, "A") == ["brief", "ok"]
 
 
@@ -343,14 +343,17 @@ def test_entries_before_parallel_branches_end_with_the_move_that_forks(kinds, en
 def test_a_later_turn_of_one_move_sees_nothing_new_and_a_turn_after_all_moves_sees_the_rest():
     a = session(*(assistant(f"A {n}", turn=n) for n in range(2)), id="a", agent="A")
     b = session(*(assistant(f"B {n}", turn=n) for n in (0, 1, 3)), id="b", agent="B")
+    c = session(*(assistant(f"C {n}", turn=n) for n in range(2)), id="c", agent="C")
     team = session(
+        make_move("C"),  # of its first turn alone
         user("first", id="e1", agent="A"),
         make_move("A", from_own=0, own=0),
-        make_move("B", from_own=0, own=1),
+        make_move("B", own=1),  # from its first turn on
         user("second", id="e2", agent="A"),
         make_move("A", from_own=1, own=1),
         user("behind the last move", id="e3", agent="A"),
         details={"team": "pair"},
-        children=(a, b),
+        children=(a, b, c),
     )
     assert list_shared_texts(team, "B") == ["first", "B 0", "B 1", "second", "B 3"]
+    assert list_shared_texts(team, "C") == ["C 0", "first", "second", "C 1"]
