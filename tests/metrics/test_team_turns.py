@@ -357,3 +357,28 @@ def test_a_later_turn_of_one_move_sees_nothing_new_and_a_turn_after_all_moves_se
     )
     assert list_shared_texts(team, "B") == ["first", "B 0", "B 1", "second", "B 3"]
     assert list_shared_texts(team, "C") == ["C 0", "first", "second", "C 1"]
+
+
+def test_the_words_of_subagents_are_merged_by_time_and_those_without_a_time_come_first():
+    one = session(
+        *(assistant("untimed"), assistant("at 2", time=2.0), assistant("at 6", time=6.0)),
+        id="one", agent="one",
+    )  # fmt: skip
+    two = session(
+        *(assistant("at 4", time=4.0), assistant("at 1.5", time=1.5), assistant("late", time=7.0)),
+        id="two", agent="two",
+    )  # fmt: skip
+    main = session(
+        user("Work.", time=0.5),
+        assistant("One.", time=2.0),
+        assistant("Two.", time=4.0),  # begins when the call before it has ended
+        user("Next.", time=6.0),
+        assistant("Three.", time=7.0),
+        agent="main",
+        children=(one, two),
+    )
+    texts = [text.replace("]\n", "] ") for text in list_shared_texts(main, "main")]
+    assert texts == [
+        *("[one] untimed", "Work.", "One.", "[two] at 1.5", "[one] at 2", "Two."),
+        *("[two] at 4", "[one] at 6", "Next.", "Three."),
+    ]

@@ -8,13 +8,23 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
-from builders import assistant, result, session, step, summarised, system, usage, user
+from builders import (
+    assistant,
+    result,
+    session,
+    step,
+    summarised,
+    system,
+    tool_call,
+    usage,
+    user,
+)
 from hypothesis import given
 from hypothesis import strategies as st
 from make_frames import format_page
 
 import ctxkit as ck
-from ctxkit.metrics import FRAME_COLUMNS, build_frame
+from ctxkit.metrics import FRAME_COLUMNS, audience, build_frame
 from ctxkit.metrics.frames.frame_column import BOOL, FLOAT, INT, TEXT, TIME, FrameColumn
 from ctxkit.session import Attachment, Edit, Message, SizeOnly, Text, Usage
 
@@ -374,3 +384,27 @@ def test_anchored_sizes_of_messages_without_ids_are_those_of_the_same_messages_w
 
     assert list_sizes(id="") == list_sizes()
     assert len(set(list_sizes())) == 4
+
+
+def test_an_audience_is_a_row_for_each_message_and_summary_with_who_sees_it():
+    call = tool_call("grep", "c")
+    asked, reply = user("Ask me  this", id="u"), assistant("", call, id="a")
+    archived = result("found " * 40, call, id="r")
+    hidden = Message(role="user", id="note", kind="digest", parts=(Text("for the model"),),
+                     details={"user_visible": False})  # fmt: skip
+    refused = Message(role="system", id="x", kind="api_error", visible=False)
+    compaction = summarised([asked, reply, archived], "So far")
+    noted = result("kept", call, id="r2"), result("of its kind", call, id="r3", kind="plan")
+    log = session(asked, reply, archived, hidden, refused, compaction, user("on", id="u2"), *noted, id="s")  # fmt: skip
+    table = audience(log).astype(object)
+    (summary,) = compaction.inserted
+    assert table.to_numpy(na_value=None).tolist() == [
+        ["s", 0, "u", "user", None, None, True, False, 12, "Ask me this"],
+        ["s", 1, "a", "assistant", None, None, True, False, 0, ""],
+        ["s", 2, "r", "tool", "tool_result_archived", "grep", True, False, 240, "found " * 19 + "found…"],
+        ["s", 3, "note", "user", "digest", None, False, True, 13, "for the model"],
+        ["s", 5, summary.id, "summary", None, None, True, True, 6, "So far"],
+        ["s", 6, "u2", "user", None, None, True, True, 2, "on"],
+        ["s", 7, "r2", "tool", "tool_result", "grep", True, True, 4, "kept"],
+        ["s", 8, "r3", "tool", "plan", "grep", True, True, 11, "of its kind"],
+    ]  # fmt: skip
