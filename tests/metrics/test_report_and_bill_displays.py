@@ -90,6 +90,19 @@ def test_a_report_of_an_unknown_window_has_no_gauge():
     assert not re.search(r"width:[\d.]+%", report.to_html())
 
 
+def test_a_notebook_is_offered_the_text_and_the_page_of_each_display():
+    priced = make_priced_session()
+    report, one, two = ck.report(priced), ck.spend(priced), ck.spend([priced, make_shortened()])
+    for shown, page in (
+        (report, report.to_html()),
+        (one, one._repr_html_()),
+        (two, two._repr_html_()),
+    ):
+        assert shown._repr_mimebundle_() == {"text/plain": shown.to_text(), "text/html": page}
+        assert repr(shown) == shown.to_text()
+        assert page.startswith("<div ")
+
+
 # -- the map of a bill
 
 

@@ -365,11 +365,11 @@ def test_the_words_of_subagents_are_merged_by_time_and_those_without_a_time_come
         id="one", agent="one",
     )  # fmt: skip
     two = session(
-        *(assistant("at 4", time=4.0), assistant("at 1.5", time=1.5), assistant("late", time=7.0)),
+        *(assistant("at 4", time=4.0), assistant("at 0.5", time=0.5), assistant("late", time=7.0)),
         id="two", agent="two",
     )  # fmt: skip
     main = session(
-        user("Work.", time=0.5),
+        user("Work."),
         assistant("One.", time=2.0),
         assistant("Two.", time=4.0),  # begins when the call before it has ended
         user("Next.", time=6.0),
@@ -379,6 +379,6 @@ def test_the_words_of_subagents_are_merged_by_time_and_those_without_a_time_come
     )
     texts = [text.replace("]\n", "] ") for text in list_shared_texts(main, "main")]
     assert texts == [
-        *("[one] untimed", "Work.", "One.", "[two] at 1.5", "[one] at 2", "Two."),
+        *("[one] untimed", "Work.", "One.", "[two] at 0.5", "[one] at 2", "Two."),
         *("[two] at 4", "[one] at 6", "Next.", "Three."),
     ]
