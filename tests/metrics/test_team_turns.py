@@ -76,6 +76,7 @@ def test_a_table_of_turns_sums_each_agents_input_until_its_compaction(ledger):
         "warn_at": [300] * 4,
         "cutover_at": [0] * 4,
     }
+    assert list(table.columns)[-2:] == ["warn_at", "cutover_at"]
     assert tabulate_recorded_turns(ledger.children[0]) is None
     assert tabulate_recorded_turns("ledger") is None
 
@@ -100,6 +101,14 @@ def test_a_subagent_splits_the_turn_of_the_session_that_started_it():
         ("main", (2, 3)),  # a reply without a time follows the one before it
         ("helper no time", (0,)),
         ("main", (4,)),
+    ]
+    two = (make_helper(f"helper-{n}0", 0.5) for n in (1, 2))
+    untimed = session(assistant(), assistant(time=2.0), agent="main", children=tuple(two))
+    assert [(t.agent, t.calls) for t in get_team_turns(untimed)] == [
+        ("main", (0,)),  # a first reply without a time comes before all others
+        ("helper helper-1", (0,)),  # named by the first eight characters of its id
+        ("helper helper-2", (0,)),
+        ("main", (1,)),
     ]
 
 
