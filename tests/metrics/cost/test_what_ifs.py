@@ -206,3 +206,17 @@ def test_a_smaller_window_is_priced_by_a_replay_under_claude_codes_rules(window,
     )
     nothing = ck.spend(session(user(), assistant())).in_window(window)
     assert (nothing.usd, "(no cost is known)" in nothing.sentence) == (0.0, True)
+
+
+def test_each_class_of_tokens_is_counted_in_the_other_models_tokens():
+    """By hand: Claude Haiku 5.5 counts 30 % more tokens than the session's model."""
+    used = Usage(
+        input_tokens=500_000, cache_read_tokens=400_000, cache_write_tokens=100_000,
+        output_tokens=10_000,
+    )  # fmt: skip
+    spent = ck.spend(session(user(), assistant(usage=used, model=MODEL), model=MODEL))
+    (found,) = (w for w in spent.what_ifs if w.name == "another model")
+    haiku = next(name for name in get_comparison_models() if "haiku" in name)
+    p = ck.prices.price(haiku).at(1_300_000)
+    usd = 650_000 * p.input + 520_000 * p.read + 130_000 * p.write() + 13_000 * p.output
+    assert f"cost ${usd:.2f} at those of {haiku} ({100 * (usd / spent.total_usd - 1):.0f} %" in found.sentence  # fmt: skip
