@@ -201,3 +201,28 @@ def test_a_value_stands_where_it_is_no_part_of_a_longer_one(value, text):
     assert (fact_retention_by_meaning_and_values.find_missing_values([value], text) == ()) == (
         alone is not None
     )
+
+
+@pytest.mark.parametrize(
+    ("fact", "sentences", "share"),
+    [
+        ("The CATS were sitting.", ["Cats sit there."], 1 / 4),  # cats of cats, sitti, sit, there
+        ("summaries at 14:00", ["The summary at 14:00."], 1.0),  # five letters are a stem
+        ("Summon them at 14:00", ["A summary at 14:00."], 1 / 3),
+        ("an ox is 12 of us", ["an ox is 12 of us"], 0.0),  # two letters are no word
+        ("red fox", ["red hen", "red fox ran", "fox"], 2 / 3),  # the nearest
+    ],
+)
+def test_the_likeness_of_two_sentences_is_the_share_of_their_stems_in_both(fact, sentences, share):
+    assert StemSimilarity()([fact, "no match"], sentences) == pytest.approx([share, 0.0])
+    if share:
+        (check,) = fact_retention_by_meaning_and_values.check_facts(
+            [fact], "\n".join(sentences), "stems"
+        )
+        assert (check.nearest, check.meaning) == (pytest.approx(share), share >= 0.2)
+
+
+def test_a_fifth_of_the_stems_keeps_the_meaning():
+    facts, text = ["alpha beta gamma", "alpha beta gamma delta"], "alpha mu_one mu_two"
+    checks = fact_retention_by_meaning_and_values.check_facts(facts, text, "stems")
+    assert [(c.nearest, c.meaning) for c in checks] == [(1 / 5, True), (1 / 6, False)]
