@@ -236,6 +236,28 @@ def test_times_that_say_when_lines_were_copied_tell_of_no_pauses():
     assert "no times that can be used" in " ".join(repr(told).split())
 
 
+@pytest.mark.parametrize(
+    ("times", "is_usable"),
+    [
+        ((0, -10, -20, -30), False),
+        ((0, 10, 5, 0), False),  # two of three steps
+        ((0, 10, 5, 15), True),
+        ((0, -10, 0), True),  # a half is not most
+        ((0, None, -10, None, 5), True),  # of the known times
+        ((None, None, None), False),
+    ],
+)
+def test_times_that_mostly_run_backwards_tell_of_no_pauses(times, is_usable):
+    log = [
+        m
+        for i, time in enumerate(times)
+        for m in (user(), assistant(usage=usage(5_000 + 500 * i), model=SONNET, time=time))
+    ]
+    told = when_to_compact(session(*log))
+    assert (told.calls_to_cold is not None) is is_usable
+    assert ("no times that can be used" in " ".join(repr(told).split())) is not is_usable
+
+
 def test_no_more_is_missed_than_was_carried():
     """The first call of each model carries nothing, so what it does not find was not missed."""
     log = list(grown(30).log)
