@@ -150,6 +150,39 @@ def test_waiting_pays_where_pauses_are_near_and_not_where_they_are_far():
     assert [": do not wait." in text for text in texts] == [False, True]
 
 
+@pytest.mark.parametrize(
+    ("summary", "by", "window", "bound"),
+    [
+        (20_000, 50, 200_000, "saved write"),
+        (20_000, 500, 200_000, "saved write"),
+        (1_000, 50, 200_000, "next compaction"),
+        (1_000, 500, 200_000, "next compaction"),  # a call's growth costs more than its reads
+        (20_000, 50, 13_200, "window"),
+    ],
+)
+def test_waiting_pays_off_and_the_floor_cost_what_the_prices_say(summary, by, window, bound):
+    """Sonnet: a read 0.30, a write 3.75, input 3, output 15 dollars a million tokens."""
+    floor, log = 8_000, grown(20, by, pause_every=3)
+    told = when_to_compact(log, floor=floor, summary_tokens=summary, context_window=window)
+    behind, grown_by = floor - told.context_floor.fixed, told.best - floor
+    assert behind > 0
+    extra = 0.30 * grown_by - 3.75 * by
+    bounds = {
+        "saved write": 3.45 * behind / extra if extra > 0 else inf,
+        "next compaction": grown_by / by,
+        "window": (window - told.best) / by,
+    }
+    assert min(bounds, key=bounds.__getitem__) == bound
+    assert told.wait_at_most == pytest.approx(bounds[bound])
+    carry = 0.30 + told.missed_share * 3.45
+    prices_of = told.read_price, told.write_price, told.carry_price
+    assert [1e6 * p for p in prices_of] == pytest.approx([0.30, 3.75, carry])
+    written = 3 * (grown_by + summary) + 15 * summary
+    assert told.reset_usd * 1e6 == pytest.approx(written + 3.45 * behind)
+    assert told.pays_after == pytest.approx((written + (3.75 - carry) * behind) / (carry * grown_by))  # fmt: skip
+    assert told.floor_usd_per_1000_tokens * 1e3 == pytest.approx(carry + 3.45 * by / grown_by)
+
+
 def test_each_sentence_says_its_own_figure():
     told = when_to_compact(grown(40, pause_every=3), floor=8_000)
 
