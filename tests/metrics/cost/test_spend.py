@@ -304,6 +304,20 @@ def test_a_subagent_is_a_part_of_each_split(with_subagent):
     assert heads == [SPLITS[way] for way in ("cache", "tool", "turn", "file")]
 
 
+def test_a_row_of_a_split_has_its_share_as_text_value_and_bar(with_subagent):
+    rows = ck.spend(with_subagent).table("agent").rows
+    assert [[cell.text for cell in row] for row in rows] == [
+        ["main", "83 %", "$0.01", "", "2"],
+        ["subagents", "17 %", "$0.0030", "", "1"],
+    ]
+    assert [row[0].hover for row in rows] == ["main", "in sessions of their own"]
+    for row, usd, n in zip(rows, (0.015, 0.003), (2, 1), strict=True):
+        assert [cell.value for cell in row] == [None, pytest.approx(usd / 0.018), pytest.approx(usd), None, n]  # fmt: skip
+        assert f"width:{140 * usd / 0.018:.0f}px" in row[3].html
+    (unsent,) = (row for row in ck.spend(with_subagent).table("tool").rows if "replies" in row[0].text)  # fmt: skip
+    assert unsent[4].text == ""  # no call and no result
+
+
 def test_a_bill_of_several_sessions_names_each_and_counts_a_subagent_once(with_subagent):
     (helper,) = with_subagent.children
     other = session(
@@ -349,3 +363,36 @@ def test_calls_that_are_not_billed_are_counted_beside_the_others():
     spent = ck.spend(session(user(), billed, user(), assistant()))
     assert spent.answer == "$0.0075 for 1 of 2 calls; nothing of it was sent or fetched twice."
     assert spent.sentences[0].startswith("$0.0075 in 1 of 2 calls (derived): 20 % for output;")
+
+
+def test_a_display_has_the_largest_parts_and_one_row_for_the_rest():
+    replies = [call(f"tool_{n}") for n in range(70)]
+    log = [m for reply in replies for m in (reply, result("x" * 400, reply))]
+    spent = ck.spend(session(user(), *log, assistant(usage=usage(9_000)), model=MODEL))
+    names = [p.name for p in spent.by("tool")]
+    rows = [row[0].text for row in spent.table("tool").rows]
+    assert rows == [*names[:60], f"{len(names) - 60} more"]
+
+    def read_rows(text: str, title: str) -> list[str]:
+        """The first words of the rows below a title."""
+        lines = text.split(title, 1)[1].splitlines()[1:]
+        return [line.split("  ")[0] for line in lines[: [*lines, ""].index("")]]
+
+    assert read_rows(str(spent), "by tool") == [*names[:6], f"{len(names) - 6} more"]
+    cheap = [
+        session(user(), assistant(usage=usage(1_000 + n), model=MODEL), id=f"{n}", title=f"S{n}")
+        for n in range(13)
+    ]
+    titles = [f"S{n}" for n in range(12, 2, -1)]
+    assert read_rows(str(ck.spend(cheap)), "by session") == [*titles, "3 more"]
+
+
+@pytest.mark.parametrize("unused_n", [1, 4])
+def test_tools_that_were_never_called_are_named_up_to_three(unused_n):
+    reply = call("Read")
+    tools = (ToolSchema(name="Read", chars=400), *(ToolSchema(name=f"T{n}", chars=4_000 - n) for n in range(unused_n)))  # fmt: skip
+    log = [user(), assistant("", *reply.tool_calls, usage=usage(9_000)), result("x", reply)]
+    spent = ck.spend(session(*log, model=MODEL, tools=tools))
+    assert [u.name for u in spent.unused_tools] == [f"T{n}" for n in range(unused_n)]
+    named = {1: "1 tool was never called (T0)", 4: "4 tools were never called (T0, T1, T2)"}
+    assert sum(s.startswith(f"{named[unused_n]}: about ") for s in spent.sentences) == 1
