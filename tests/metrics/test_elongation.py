@@ -205,3 +205,16 @@ def test_a_difference_below_the_floor_is_not_told_apart():
         )
         == "dearer"
     )
+
+
+@pytest.mark.parametrize(
+    ("studies_n", "t"),
+    # Student's t for 80 % with as many degrees of freedom as studies less one; then the normal one
+    [(1, 3.078), (2, 3.078), (3, 1.886), (4, 1.638), (13, 1.356), (14, 1.282), (40, 1.282)],
+)
+def test_the_interval_of_equal_studies_is_that_of_students_t(studies_n, t):
+    pooled = run_elongation_from_studies.pool_studies([(log(1.5), 0.1)] * studies_n)
+    assert (pooled.factor, pooled.studies) == (pytest.approx(1.5), studies_n)
+    half_width = t * 0.1 / sqrt(studies_n)  # nothing varies between them
+    assert log(pooled.high) == pytest.approx(log(1.5) + half_width)
+    assert log(pooled.low) == pytest.approx(log(1.5) - half_width)

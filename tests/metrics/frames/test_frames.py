@@ -408,3 +408,29 @@ def test_an_audience_is_a_row_for_each_message_and_summary_with_who_sees_it():
         ["s", 7, "r2", "tool", "tool_result", "grep", True, True, 4, "kept"],
         ["s", 8, "r3", "tool", "plan", "grep", True, True, 11, "of its kind"],
     ]  # fmt: skip
+
+
+def test_a_drop_without_a_mark_has_the_call_before_which_the_prompt_fell_and_both_sizes():
+    prompts = (50_000, 10_000, 10_500)
+    log = [
+        m
+        for n, prompt in enumerate(prompts)
+        for m in (user(), assistant(usage=usage(prompt), time=10.0 * n, agent="A"))
+    ]
+    table = ck.frame(session(*log, id="s", agent="A"), per="compaction")
+    (row,) = table.dropna(axis=1).to_dict("records")
+    assert row == {
+        "session": "s",
+        "call": 1,
+        "turn": 1,
+        "position": 3,
+        "ts": pd.Timestamp(10, unit="s", tz="UTC"),
+        "agent": "A",
+        "kind": "unmarked",
+        "reason": "the prompt fell by 40,000 tokens without a mark in the log",
+        "tokens_before": 50_000,
+        "tokens_after": 10_000,
+        "token_savings": 0.8,
+        "tokens_source": "recorded",
+        "source": "derived",
+    }
