@@ -434,3 +434,45 @@ def test_a_drop_without_a_mark_has_the_call_before_which_the_prompt_fell_and_bot
         "tokens_source": "recorded",
         "source": "derived",
     }
+
+
+def test_an_attempt_has_its_outcome_and_sizes_and_no_call_where_none_followed():
+    def try_to_compact(time: float, **more) -> Message:
+        return Message(
+            role="system", kind="compaction_attempt", visible=False, time=time,
+            parts=(Text("The summary was longer."),),
+            details={"outcome": "refused", "trigger": "manual", "tokens": 900, "messages": 7}, **more,
+        )  # fmt: skip
+
+    billed = {"model": "claude-sonnet-4-5", "usage": usage(1_000, output=100), "agent": "B"}
+    log = session(
+        *(user(), assistant(), try_to_compact(5.0, **billed), user(), assistant()),
+        try_to_compact(9.0), id="s", agent="A",
+    )  # fmt: skip
+    table = ck.frame(log, per="compaction")
+    first, last = (row.dropna().to_dict() for _, row in table.iterrows())
+    shared = {
+        "session": "s",
+        "kind": "refused",
+        "trigger": "manual",
+        "tokens_before": 900,
+        "tokens_after": 900,
+        "messages_before": 7,
+        "messages_after": 7,
+        "affected_messages_n": 0,
+        "token_savings": 0.0,
+        "message_savings": 0.0,
+        "error": "The summary was longer.",
+        "tokens_source": "estimated",
+        "source": "recorded",
+        "turn": 0,
+    }
+    bill = {"model": "claude-sonnet-4-5", "cost_usd": pytest.approx(0.0045), "cost_source": "derived"}  # fmt: skip
+    assert first == {
+        **shared, **bill, "call": 1, "position": 2, "agent": "B",
+        "ts": pd.Timestamp(5, unit="s", tz="UTC"),
+    }  # fmt: skip
+    assert last == {
+        **shared, "turn": 1, "position": 5, "agent": "A",
+        "ts": pd.Timestamp(9, unit="s", tz="UTC"),
+    }  # fmt: skip
