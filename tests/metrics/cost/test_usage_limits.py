@@ -171,3 +171,5 @@ def test_the_four_largest_sessions_of_each_span_have_a_row():
     names = [row[0].text for row in report.table.rows]
     assert names[1:6] == ["“late”", "“a”", "“b”", "“c”", "“d”"]
     assert not {"“e”", "“f”"} & set(names)
+    (row,) = (row for row in ck.metrics.limits(work("t" * 50, 0)).table.rows if "tt" in row[0].text)
+    assert row[0].text == f"“{'t' * 27}…”"
