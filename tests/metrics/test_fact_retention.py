@@ -160,6 +160,8 @@ def test_a_part_of_the_extra_is_not_the_extra(monkeypatch):
         lambda name: None if name == "tokenizers" else name,
     )
     assert get_similarity_measure(None).name == "stems"
+    with pytest.raises(BadArguments, match=r"\(no tokenizers here\)"):
+        get_similarity_measure("minilm")
 
 
 @pytest.mark.semantic

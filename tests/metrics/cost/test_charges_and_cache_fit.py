@@ -5,12 +5,13 @@ from __future__ import annotations
 import pytest
 from builders import assistant, session, summarised, user
 
-from ctxkit import prices
+from ctxkit import prices, replay
 from ctxkit.metrics import (
     PromptAndSharedPrefixSizes,
     ReplayCostModel,
     cache_misses,
     find_cache_misses,
+    session_bill,
 )
 from ctxkit.metrics.cost.call_and_summary_charges import (
     CallCharge,
@@ -328,3 +329,16 @@ def test_the_explained_share_is_of_missed_tokens_without_first_calls():
     assert [m.paused for m in misses if m] == [False, False, False, True]
     assert cache_misses.measure_explained_share(misses) == 200 / 800
     assert cache_misses.measure_explained_share(misses[:2]) is None
+
+
+@pytest.mark.parametrize(
+    ("model", "read", "write"), [("gpt-5", 9_000, None), ("claude-sonnet-4-5", 9_000, 1_000)]
+)
+def test_a_replay_states_writes_only_where_its_provider_bills_them(model, read, write):
+    usages = [Usage(input_tokens=0 if write else prompt - cached, cache_read_tokens=cached,
+                    cache_write_tokens=prompt - cached if write else None, output_tokens=1)
+              for prompt, cached in ((9_000, 0), (10_000, read))]  # fmt: skip
+    log = session(*(m for u in usages for m in (user(), assistant(usage=u, model=model))))
+    last = session_bill.get_billed_usages(replay(log, "none"))[1]
+    assert (last.cache_read_tokens, last.cache_write_tokens) == (read, write)
+    assert last.input_tokens == (0 if write else 1_000)
