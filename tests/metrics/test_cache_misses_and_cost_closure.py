@@ -10,6 +10,7 @@ from ctxkit.metrics import cache_misses, find_cache_misses, session_bill
 from ctxkit.metrics.cost.replay_cost_model import bill_modelled_reads, closure_error
 from ctxkit.policies import Clear, Rules, triggers
 from ctxkit.session import Usage
+from ctxkit.tokens import measure_sizes
 
 MODEL = "claude-sonnet-4-5"
 
@@ -66,6 +67,19 @@ def test_a_compaction_is_the_reason_of_the_miss_after_it():
     a, b = user("x" * 8000), reply(0, 0, 20_000, 0)
     s = session(a, b, summarised([a, b]), user(), reply(0, 0, 9_000, 10))
     assert kinds(s) == ["cold_start", "compaction"]
+
+
+def test_after_a_compaction_the_cache_is_expected_to_have_what_stands_before_the_summary():
+    stays, a, b = user("x" * 8_000), reply(0, 0, 20_000, 0), user("y" * 8_000)
+    c = reply(0, 20_000, 3_000, 10)
+    s = session(stays, a, b, c, summarised([a, b, c]), user(), reply(0, 4_000, 19_000, 20))
+    sizes = measure_sizes(s)
+    shared = sizes.fixed + sizes.of(stays)
+    miss = find_cache_misses(s)[2]
+    assert (miss.call, miss.kind, miss.expected, miss.read_tokens) == (2, "compaction", shared, 4_000)  # fmt: skip
+    assert miss.missed_tokens == shared - 4_000 > 0
+    short = session(stays, a, b, c, summarised([a, b, c]), user(), reply(0, 0, 500, 20))
+    assert find_cache_misses(short)[2].expected == 500  # no more than the prompt
 
 
 def test_without_a_split_nothing_is_classified():

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from builders import assistant, session, summarised, user
+from builders import assistant, session, step, summarised, user
 from conftest import sample
 
 import ctxkit as ck
+from ctxkit import policies
 from ctxkit.engine import run_replay
 from ctxkit.metrics import (
     get_replay_compactions,
@@ -49,6 +50,27 @@ def test_what_a_pruning_had_freed_already_is_no_saving(real):
     assert row["token_savings"] == pytest.approx(frame["token_savings"].mean())
     outcomes = ck.metrics.thrash(replay).outcomes
     assert [o.before for o in outcomes] == frame["tokens_before"].tolist()
+
+
+def test_a_summary_after_another_step_of_its_compaction_reads_what_that_step_left():
+    log = session(
+        user("u" * 400),
+        *(message for _ in range(3) for message in step("read", "r" * 400)),
+        assistant("a" * 400),
+        *(user("b" * 400), assistant(), user("more"), assistant()),
+        model="claude-sonnet-4-5",
+    )
+    policy = policies.Chain.of(policies.Clear(keep_last=1), policies.Summary(keep_tokens=50))
+    replay = ck.replay(log, policies.Rules(policy, policies.triggers.Above(450)))
+    (compaction,) = get_rules_run_compactions(replay.prompt_source)
+    cleared, summarised = replay.edits
+    assert (cleared.kind, summarised.kind) == ("shortened", "summarised")
+    assert (compaction.before, compaction.after) == (cleared.tokens_before, summarised.tokens_after)
+    (summary,) = compaction.summaries
+    assert summary.prompt == cleared.tokens_after == summarised.tokens_before < compaction.before
+    removed = summarised.tokens_before - summarised.tokens_after
+    assert summary.source == removed + summary.summary  # the summary is in the size after it
+    assert get_replay_compactions(replay) == [compaction]
 
 
 def test_a_size_after_a_compaction_is_not_below_0():

@@ -5,12 +5,19 @@ from __future__ import annotations
 from math import inf
 
 import pytest
-from builders import assistant, session, user
+from builders import assistant, session, system, user
 
 from ctxkit.errors import BadArguments
-from ctxkit.metrics import GrowthProfile
+from ctxkit.metrics import (
+    MAX_TURN_TOKENS,
+    GrowthProfile,
+    ItemIndex,
+    MessageItemCache,
+    estimate_floor,
+)
+from ctxkit.metrics.context_growth_and_floor import get_compaction_floor
 from ctxkit.session import Edit, Usage
-from ctxkit.tokens import prices
+from ctxkit.tokens import measure_sizes, prices
 
 MODEL = "claude-sonnet-4-5"
 
@@ -146,3 +153,39 @@ def test_the_model_is_that_of_most_tokens():
         usage = Usage(input_tokens=prompt, output_tokens=10)
         log += [user(time=10.0 * i), assistant("ok", usage=usage, model=model, time=10.0 * i + 1)]
     assert GrowthProfile(session(*log)).model == "gpt-5"
+
+
+@pytest.mark.parametrize(("growth", "is_bounded"), [(100, False), (100_000, True)])
+def test_what_must_stay_is_the_front_a_turn_and_the_items_in_use(growth, is_bounded):
+    """The path has 29 characters and is in use from its first message to the last call."""
+    path = "src/ledger/rounding_rules.py"
+
+    def bill(n: int) -> Usage:
+        return Usage(input_tokens=1_000 + n * growth, output_tokens=30)
+
+    log = session(
+        system("s" * 40),
+        user(f"See {path}."),
+        assistant("a" * 40, usage=bill(0)),
+        user("Go on."),
+        assistant("b" * 40, usage=bill(1)),
+        user("More."),
+        assistant(f"I use {path}.", usage=bill(2)),
+        model=MODEL,
+    )
+    sizes = measure_sizes(log)
+    front, *tokens = [sizes.of(m) for m in log.messages]
+    turns = sorted(tokens[i] + tokens[i + 1] for i in (0, 2, 4))
+    bare = estimate_floor(log, sizes, None)
+    assert bare == (sizes.fixed + front, MAX_TURN_TOKENS if is_bounded else turns[1], None)
+    assert (turns[1] > MAX_TURN_TOKENS) == is_bounded
+    assert bare.total == bare.fixed + bare.turn
+    floor = estimate_floor(log, sizes, ItemIndex(log, MessageItemCache(sizes)))
+    assert floor == bare._replace(needed=len(path) // 4)
+    assert floor.total == bare.total + 7
+    parts = f"{floor.fixed:,} of system and tools, {floor.turn:,} of the last turn"
+    assert (str(bare), str(floor)) == (parts, f"{parts}, 7 of items needed later")
+    profile = GrowthProfile(log)
+    left = 1_000 + 500, "its smallest prompt and a summary"
+    assert get_compaction_floor(profile, floor._replace(fixed=1_400, turn=93), 500) == left
+    assert get_compaction_floor(profile, floor._replace(fixed=1_400, turn=94), 500) == (1_501, "what must stay")  # fmt: skip

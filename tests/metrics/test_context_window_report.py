@@ -147,6 +147,24 @@ def test_the_frame_has_the_columns_of_its_table():
         (c.name, c.dtype) for c in REPORT_COLUMNS
     ]
     assert frame["share"].sum() == pytest.approx(1)
+    tools = (ToolSchema(name="bash", chars=400),)
+    report = ck.report(
+        session(user("u" * 400), assistant(usage=usage(1_000)), tools=tools, id="s"),
+        counter=COUNTER,
+    )
+    assert report.frame().astype(object).to_numpy(na_value=None).tolist() == [
+        ["s", 0, "tool schemas", "bash", 100, 100, 400, 0, 0.1, "estimated"],
+        ["s", 0, "user", None, 100, 100, 400, 1, 0.1, "estimated"],
+        ["s", 0, "not in the log", None, 800, 800, None, 0, 0.8, "derived"],
+    ]
+    assert report.to_text().splitlines()[4:10] == [
+        "    tokens   share  part",
+        "       100  10.0 %  tool schemas",
+        "       100            bash",
+        "       100  10.0 %  user",
+        "       800  80.0 %  not in the log",
+        "",
+    ]
 
 
 def test_nothing_of_a_log_becomes_markup():

@@ -205,3 +205,41 @@ def test_a_difference_below_the_floor_is_not_told_apart():
         )
         == "dearer"
     )
+
+
+@pytest.mark.parametrize(
+    ("studies_n", "t"),
+    # Student's t for 80 % with as many degrees of freedom as studies less one; then the normal one
+    [(1, 3.078), (2, 3.078), (3, 1.886), (4, 1.638), (13, 1.356), (14, 1.282), (40, 1.282)],
+)
+def test_the_interval_of_equal_studies_is_that_of_students_t(studies_n, t):
+    pooled = run_elongation_from_studies.pool_studies([(log(1.5), 0.1)] * studies_n)
+    assert (pooled.factor, pooled.studies) == (pytest.approx(1.5), studies_n)
+    half_width = t * 0.1 / sqrt(studies_n)  # nothing varies between them
+    assert log(pooled.high) == pytest.approx(log(1.5) + half_width)
+    assert log(pooled.low) == pytest.approx(log(1.5) - half_width)
+
+
+@pytest.mark.parametrize(
+    ("family", "of_family_n", "factor", "studies_n"),
+    [
+        ("qwen", 3, 2.0, 3),  # three of its own are enough
+        ("qwen", 2, None, 5),
+        ("gemini", 3, None, 6),  # it has none of its own
+    ],
+)
+def test_studies_of_the_family_count_alone_where_there_are_three(
+    family, of_family_n, factor, studies_n
+):
+    study = run_elongation_from_studies.ElongationStudy(
+        "raw", "mask", "qwen", "s", "m", 9, 2.0, 0.1
+    )
+    others = (study._replace(family="other", ratio=1.0),) * 3
+    found = run_elongation_from_studies.estimate_elongation(
+        "mask", "raw", family, (*(study,) * of_family_n, *others)
+    )
+    assert found.studies == studies_n
+    if factor is None:
+        assert 1.0 < found.factor < 2.0
+    else:
+        assert found.factor == pytest.approx(factor)

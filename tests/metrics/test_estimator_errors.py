@@ -14,6 +14,7 @@ import ctxkit as ck
 from ctxkit import tokens
 from ctxkit.errors import BadArguments
 from ctxkit.plots import calibration, calibration_data
+from ctxkit.session import Attachment, Message, Text, Usage
 
 
 def grown(*, ratio: float = 2.0, calls: int = 6):
@@ -126,6 +127,88 @@ def test_what_cannot_be_calibrated_is_told():
         ck.calibrate(grown(), ["chars/5", "nonsense"])
     with pytest.raises(BadArguments, match="chars/4"):
         ck.calibrate(grown(), ["chars/4"]).error("pi")
+
+
+def bill(prompt, output):
+    return usage(prompt, output=output)
+
+
+@pytest.fixture(scope="module")
+def mixed():
+    """The errors of chars/4 on five calls, whose growth is of several kinds of content."""
+    call = tool_call("read", "c", path="a")
+    parts = (Text("see"), Attachment())
+    log = session(
+        user("x" * 40),
+        assistant("r" * 80, usage=bill(1_000, 30)),
+        user("q" * 40),
+        assistant("", call, usage=bill(1_050, 20)),
+        *(result("z" * 400, call), user("m" * 40)),
+        assistant("t" * 80, usage=bill(2_000, 25)),
+        user("k" * 40),
+        Message(role="assistant", id="picture", parts=parts, usage=bill(3_000, 40)),
+        result("l" * 40, "no call"),
+        assistant("end", usage=bill(3_100, 5)),
+        id="mixed",
+    )
+    return ck.calibrate(log, ["chars/4"])
+
+
+def test_growth_is_split_into_the_reply_and_what_came_after_it(mixed):
+    assert mixed.session == "mixed"
+    rows = mixed.kinds.drop(columns=["estimator", "error"]).to_numpy().tolist()
+    assert rows == [
+        # the growth of 50, 950, 1,000 and 100 tokens; a picture counts 1,200
+        ["all content", 2_100, (80 + 40 + 400 + 40 + 80 + 40 + 40) // 4 + 4 + 1_201, 4, "recorded"],
+        ["mixed", 950 - 20, (400 + 40) // 4, 1, "derived"],
+        ["other", 40, 1_201, 1, "derived"],
+        ["replies", 30 + 25, (80 + 80) // 4, 2, "derived"],
+        ["tool calls", 20, 4, 1, "derived"],
+        ["tool results", 100 - 40, 40 // 4, 1, "derived"],
+        ["user input", 50 - 30 + 1_000 - 25, (40 + 40) // 4, 2, "derived"],
+    ]
+    assert mixed.error("chars/4", "replies") == pytest.approx(40 / 55 - 1)
+    assert mixed.table().loc["chars/4"].to_dict() == {
+        row["kind"]: row["error"] for _, row in mixed.kinds.iterrows()
+    }
+    # shares of the largest prompt; the estimates are 995, 1,025, 1,139, 1,169 and 2,380
+    assert mixed.triggers.astype(object).to_numpy(na_value=None).tolist() == [
+        ["chars/4", 775, 0, 0, 0, 1_000],
+        ["chars/4", 1_550, 2, 4, 2, 3_100],
+        ["chars/4", 2_325, 3, 4, 1, 3_100],
+        ["chars/4", 2_790, 3, None, None, None],
+    ]
+    # the four kinds of most tokens are columns
+    head = next(line for line in repr(mixed).splitlines() if line.startswith("estimator "))
+    assert re.split(" {2,}", head)[2:-1] == ["user input", "mixed", "tool results", "replies"]
+
+
+@pytest.mark.parametrize(
+    ("estimator", "threshold", "fires"),
+    [
+        (4, 1_100, "A trigger at 1,100 tokens by chars/4 fires 1 call late."),
+        (1, 3_000, "A trigger at 3,000 tokens by chars/1 fires 2 calls early."),
+        (2, 1_300, "A trigger at 1,300 tokens by chars/2 fires in time."),
+        (4, 3_000, "A trigger at 3,000 tokens by chars/4 never fires in this session."),
+    ],
+)
+def test_the_answer_says_when_a_trigger_on_the_closest_estimate_fires(estimator, threshold, fires):
+    errors = ck.calibrate(grown(), [tokens.estimated_counter(estimator)], thresholds=[threshold])
+    assert " ".join(repr(errors).split("\n\n")[0].split()).endswith(f"over 6 calls. {fires}")
+
+
+@pytest.mark.parametrize(
+    "hidden",
+    [
+        {"usage": Usage(input_tokens=100, output_tokens=30, reasoning_tokens=20)},
+        {"thinking": "a"},
+        {"usage": Usage(input_tokens=100)},
+    ],
+)
+def test_a_reply_of_unknown_size_is_no_sample_of_its_kind(hidden):
+    reply = assistant("r" * 80, **{"usage": bill(100, 30)} | hidden)
+    log = session(user("x"), reply, user("q" * 40), assistant("end", usage=bill(200, 1)))
+    assert ck.calibrate(log, ["chars/4"]).kinds["kind"].tolist() == ["all content"]
 
 
 def test_hidden_reasoning_is_not_taken_for_content():

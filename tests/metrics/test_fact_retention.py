@@ -6,7 +6,7 @@ import re
 from importlib.util import find_spec
 
 import pytest
-from builders import assistant, session, summarised, user
+from builders import assistant, session, step, summarised, user
 from hypothesis import example, given
 from hypothesis import strategies as st
 
@@ -93,6 +93,46 @@ def test_a_session_is_asked_after_each_cut_for_what_was_removed():
     assert meaning(session(user(), assistant()), measure="stems").empty
 
 
+def test_each_compaction_is_asked_for_all_facts_so_far_and_tool_results_state_none():
+    ban = user("Never touch the port 8080.")
+    choice = assistant("I will use SQLite instead of files.")
+    log = session(
+        *(ban, assistant("ok"), summarised([ban], "The port must never be touched.")),
+        *(choice, *step("read_file", "We use SQLite instead of files, on port 9090.")),
+        summarised([choice], "We go on with port 8080."),
+        *(user("on"), assistant()),
+        id="s",
+    )
+    names = ["session", "compaction", "call", "family", "fact"]
+    names += ["meaning_kept", "values_n", "values_kept", "missing", "measure"]
+
+    def list_rows(facts: list[str] | None = None) -> list[list[object]]:
+        table = meaning(log, facts, measure="stems")
+        return table[names].astype(object).to_numpy(na_value=None).tolist()
+
+    assert list_rows() == [
+        ["s", 0, 1, "constraint", ban.text[:-1], True, 1, False, "8080", "stems"],
+        ["s", 1, 3, "constraint", ban.text[:-1], True, 1, True, "", "stems"],
+        ["s", 1, 3, "decision", choice.text[:-1], False, 0, None, "", "stems"],
+    ]
+    # a fact without values is asked for from the beginning, others from the first of their values
+    assert list_rows(["It is red.", "Host 9090 was down.", "Use 8080 or 9090."]) == [
+        ["s", 0, 1, "given", "It is red.", False, 0, None, "", "stems"],
+        ["s", 0, 1, "given", "Use 8080 or 9090.", False, 2, False, "8080, 9090", "stems"],
+        ["s", 1, 3, "given", "It is red.", False, 0, None, "", "stems"],
+        ["s", 1, 3, "given", "Host 9090 was down.", False, 1, False, "9090", "stems"],
+        ["s", 1, 3, "given", "Use 8080 or 9090.", False, 2, False, "9090", "stems"],
+    ]
+
+
+def test_the_last_2000_sentences_are_compared_each_up_to_600_characters():
+    check_facts = fact_retention_by_meaning_and_values.check_facts
+    last = "A cat sat.\n" + "The dog ran.\n" * 1_999
+    assert [check_facts(["A cat sat."], last + more, "stems")[0].nearest for more in ("", "The end.")] == [1.0, 0.0]  # fmt: skip
+    split = fact_retention_by_meaning_and_values.split_sentences_and_lines
+    assert split("a\nab\nabc\n" + "x" * 601) == ["abc", "x" * 600]
+
+
 def test_nothing_shown_keeps_nothing():
     assert StemSimilarity()(["a fact"], []) == [0.0]
     assert fact_retention_by_meaning_and_values.split_sentences_and_lines(
@@ -120,6 +160,8 @@ def test_a_part_of_the_extra_is_not_the_extra(monkeypatch):
         lambda name: None if name == "tokenizers" else name,
     )
     assert get_similarity_measure(None).name == "stems"
+    with pytest.raises(BadArguments, match=r"\(no tokenizers here\)"):
+        get_similarity_measure("minilm")
 
 
 @pytest.mark.semantic
@@ -161,3 +203,28 @@ def test_a_value_stands_where_it_is_no_part_of_a_longer_one(value, text):
     assert (fact_retention_by_meaning_and_values.find_missing_values([value], text) == ()) == (
         alone is not None
     )
+
+
+@pytest.mark.parametrize(
+    ("fact", "sentences", "share"),
+    [
+        ("The CATS were sitting.", ["Cats sit there."], 1 / 4),  # cats of cats, sitti, sit, there
+        ("summaries at 14:00", ["The summary at 14:00."], 1.0),  # five letters are a stem
+        ("Summon them at 14:00", ["A summary at 14:00."], 1 / 3),
+        ("an ox is 12 of us", ["an ox is 12 of us"], 0.0),  # two letters are no word
+        ("red fox", ["red hen", "red fox ran", "fox"], 2 / 3),  # the nearest
+    ],
+)
+def test_the_likeness_of_two_sentences_is_the_share_of_their_stems_in_both(fact, sentences, share):
+    assert StemSimilarity()([fact, "no match"], sentences) == pytest.approx([share, 0.0])
+    if share:
+        (check,) = fact_retention_by_meaning_and_values.check_facts(
+            [fact], "\n".join(sentences), "stems"
+        )
+        assert (check.nearest, check.meaning) == (pytest.approx(share), share >= 0.2)
+
+
+def test_a_fifth_of_the_stems_keeps_the_meaning():
+    facts, text = ["alpha beta gamma", "alpha beta gamma delta"], "alpha mu_one mu_two"
+    checks = fact_retention_by_meaning_and_values.check_facts(facts, text, "stems")
+    assert [(c.nearest, c.meaning) for c in checks] == [(1 / 5, True), (1 / 6, False)]

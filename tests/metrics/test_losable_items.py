@@ -5,10 +5,11 @@ from __future__ import annotations
 import re
 
 import pytest
+from builders import user
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from ctxkit.metrics import LosableItem, losable_items
+from ctxkit.metrics import LosableItem, extract_items, losable_items
 from ctxkit.metrics.losable_items import collapse_whitespace_and_truncate, extract_text_items
 from ctxkit.metrics.user_rule_loss_and_breaches import _PAIR, extract_value_pairs
 
@@ -100,3 +101,15 @@ def test_hard_texts_are_read_once(text: str) -> None:
     list(extract_value_pairs(text))
     list(losable_items.split_sentences(text))
     assert time.thread_time() - start < 2
+
+
+def test_a_sentence_has_eight_characters_or_more_and_is_read_up_to_600() -> None:
+    split = losable_items.split_sentences
+    assert list(split("1234567. 12345678!?\n  - a line  \n" + "x" * 700)) == [
+        *("12345678", "- a line", "x" * 600),
+    ]
+    ban = "never delete the ledger"
+    for words_n, is_read in ((110, True), (130, False)):  # 550 and 650 characters before it
+        text = "word " * words_n + ban
+        families = {item.family for item in extract_items(user(text))}
+        assert ("constraint" in families) is is_read

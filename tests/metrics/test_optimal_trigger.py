@@ -150,6 +150,39 @@ def test_waiting_pays_where_pauses_are_near_and_not_where_they_are_far():
     assert [": do not wait." in text for text in texts] == [False, True]
 
 
+@pytest.mark.parametrize(
+    ("summary", "by", "window", "bound"),
+    [
+        (20_000, 50, 200_000, "saved write"),
+        (20_000, 500, 200_000, "saved write"),
+        (1_000, 50, 200_000, "next compaction"),
+        (1_000, 500, 200_000, "next compaction"),  # a call's growth costs more than its reads
+        (20_000, 50, 13_200, "window"),
+    ],
+)
+def test_waiting_pays_off_and_the_floor_cost_what_the_prices_say(summary, by, window, bound):
+    """Sonnet: a read 0.30, a write 3.75, input 3, output 15 dollars a million tokens."""
+    floor, log = 8_000, grown(20, by, pause_every=3)
+    told = when_to_compact(log, floor=floor, summary_tokens=summary, context_window=window)
+    behind, grown_by = floor - told.context_floor.fixed, told.best - floor
+    assert behind > 0
+    extra = 0.30 * grown_by - 3.75 * by
+    bounds = {
+        "saved write": 3.45 * behind / extra if extra > 0 else inf,
+        "next compaction": grown_by / by,
+        "window": (window - told.best) / by,
+    }
+    assert min(bounds, key=bounds.__getitem__) == bound
+    assert told.wait_at_most == pytest.approx(bounds[bound])
+    carry = 0.30 + told.missed_share * 3.45
+    prices_of = told.read_price, told.write_price, told.carry_price
+    assert [1e6 * p for p in prices_of] == pytest.approx([0.30, 3.75, carry])
+    written = 3 * (grown_by + summary) + 15 * summary
+    assert told.reset_usd * 1e6 == pytest.approx(written + 3.45 * behind)
+    assert told.pays_after == pytest.approx((written + (3.75 - carry) * behind) / (carry * grown_by))  # fmt: skip
+    assert told.floor_usd_per_1000_tokens * 1e3 == pytest.approx(carry + 3.45 * by / grown_by)
+
+
 def test_each_sentence_says_its_own_figure():
     told = when_to_compact(grown(40, pause_every=3), floor=8_000)
 
@@ -170,6 +203,59 @@ def test_each_sentence_says_its_own_figure():
     assert "without any." not in says(session_usd=1.25, uncompacted_usd=1.25)
 
 
+def test_the_text_and_the_table_have_the_figures_in_their_places():
+    told = when_to_compact(grown(40, pause_every=3), floor=8_000)
+    best, window = (told.trigger_costs[i] for i in (0, -1))
+    costs = (
+        best._replace(name="best", tokens=9_000, calls=12.4, usd=0.01234, loss=0.2),
+        best._replace(name="dollars alone", tokens=9_500, calls=20.0, usd=1.0, loss=0.75),
+        window._replace(name="window", tokens=200_000, calls=100.6, usd=1.5, loss=None),
+    )
+    told = replace(
+        told, title="t" * 50, calls_n=1_234, model="m", growth=499.6, floor=8_000, reset_usd=0.25,
+        pays_after=3.44, best=9_000, low=9_000, high=9_000, cheapest=9_500, max_loss=0.25,
+        floor_usd_per_1000_tokens=0.00126, trigger_costs=costs, notes=("A note.", "Another."),
+        record_at_stake=0.5, record_loss=0.125, session="s1", window=200_000, window_source="given",
+    )  # fmt: skip
+    assert [h.name for h in told.table.heads] == ["trigger", "tokens", "calls between", "a call", "at stake"]  # fmt: skip
+    assert [(h.number, h.hover) for h in told.table.heads] == [
+        (False, "where the context is compacted"),
+        (True, "of the prompt at which it is compacted"),
+        (True, "from one compaction to the next"),
+        (True, "average dollars of a call"),
+        (True, "share of what is used again that is removed before its use"),
+    ]
+    assert [[cell.text for cell in row] for row in told.table.rows] == [
+        ["best", "9,000", "12", "$0.0123", "20 %"],
+        ["dollars alone", "9,500", "20", "$1.00", "75 %"],
+        ["window", "200,000", "101", "$1.50", ""],
+    ]
+    assert [cell.value for cell in told.table.rows[0]] == [None, 9_000, 12.4, 0.01234, 0.2]
+    assert [row[0].tone for row in told.table.rows] == ["good", "", ""]
+    assert told.sentences()[:4] == (
+        "A call adds 500 tokens; a compaction leaves 8,000 (given).",
+        (
+            "Trigger: compact at 9,000 tokens. In dollars alone 9,500, but there 75 % of what is used"
+            " again would be at stake (the bound is 25 %: 5 points above the window's)."
+        ),
+        (
+            "At stake is what a compaction removes before its use: its summary may state it. By the"
+            " record's own compactions 50 % was at stake and 12 % lost; the rows below are replays with"
+            " one floor."
+        ),
+        "There a compaction costs $0.25 and has paid for itself after 3.4 calls.",
+    )
+    floor = f"Floor: {told.context_floor.total:,} must stay ({told.context_floor})."
+    assert told.reservations()[:2] == (floor, "1,000 tokens more kept cost $0.0013 a call.")
+    assert told.assumptions().startswith("Prices of m; window 200,000 (given). Of what is carried")
+    assert told.assumptions().endswith("One session carries this, s1: ask others, or advise for many. Note: A note. Note: Another.")  # fmt: skip
+    assert f"{'t' * 39}…: 1,234 calls, m" in told.to_text().splitlines()
+    unlost = replace(told, trigger_costs=(costs[2],), max_loss=None)
+    assert not any("At stake is" in s for s in unlost.sentences())
+    assert told.keep == 8_000 - told.context_floor.fixed
+    assert list(told.to_dict()["trigger_costs"][0]) == list(costs[0])
+
+
 def test_without_pauses_there_is_nothing_to_wait_for():
     told = when_to_compact(grown())
     assert (told.calls_to_cold, told.missed_share) == (inf, 0.0)
@@ -181,6 +267,28 @@ def test_times_that_say_when_lines_were_copied_tell_of_no_pauses():
     told = when_to_compact(session(*log))
     assert (told.calls_to_cold, told.wait) == (None, None)
     assert "no times that can be used" in " ".join(repr(told).split())
+
+
+@pytest.mark.parametrize(
+    ("times", "is_usable"),
+    [
+        ((0, -10, -20, -30), False),
+        ((0, 10, 5, 0), False),  # two of three steps
+        ((0, 10, 5, 15), True),
+        ((0, -10, 0), True),  # a half is not most
+        ((0, None, -10, None, 5), True),  # of the known times
+        ((None, None, None), False),
+    ],
+)
+def test_times_that_mostly_run_backwards_tell_of_no_pauses(times, is_usable):
+    log = [
+        m
+        for i, time in enumerate(times)
+        for m in (user(), assistant(usage=usage(5_000 + 500 * i), model=SONNET, time=time))
+    ]
+    told = when_to_compact(session(*log))
+    assert (told.calls_to_cold is not None) is is_usable
+    assert ("no times that can be used" in " ".join(repr(told).split())) is not is_usable
 
 
 def test_no_more_is_missed_than_was_carried():

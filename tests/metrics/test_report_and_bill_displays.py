@@ -8,6 +8,7 @@ from html import unescape
 import pytest
 from builders import assistant, result, session, tool_call, usage, user
 from metrics.hand_computed_sessions import MODEL, make_priced_session
+from msgspec.structs import replace
 
 import ctxkit as ck
 from ctxkit.session import Edit, Message, Usage
@@ -83,11 +84,40 @@ def test_a_report_says_how_its_sizes_came_about():
     assert "Nothing is known of what filled the window" in empty.to_html()
 
 
+def test_the_texts_of_a_log_are_cut_in_a_report():
+    report = ck.report(make_priced_session(), 2)
+    largest = replace(report.contributors[0], name="c" * 500, preview="p" * 500)
+    part = replace(report.parts[0], name="n" * 500)
+    long = replace(
+        report, session="i" * 500, title="t" * 500, model="m" * 500, notes=("o" * 500,),
+        contributors=(largest,), parts=(part, *report.parts[1:]),
+    )  # fmt: skip
+
+    def find_runs(text: str) -> list[tuple[str, int]]:
+        return [(run[1], len(run[0])) for run in re.finditer(r"([a-z])\1{20,}", text)]
+
+    assert find_runs(long.to_text()) == [("t", 59), ("m", 59), ("o", 399), ("n", 59), ("c", 79)]
+    assert find_runs(long.to_html()) == [("i", 119), ("t", 59), ("m", 59), ("o", 399), ("n", 79), ("p", 199), ("c", 119)]  # fmt: skip
+
+
 def test_a_report_of_an_unknown_window_has_no_gauge():
     report = ck.report(session(user("hi"), assistant("ok", usage=Usage(input_tokens=9))))
     assert report.limit is None
     assert "of an unknown window" in report.to_html()
     assert not re.search(r"width:[\d.]+%", report.to_html())
+
+
+def test_a_notebook_is_offered_the_text_and_the_page_of_each_display():
+    priced = make_priced_session()
+    report, one, two = ck.report(priced), ck.spend(priced), ck.spend([priced, make_shortened()])
+    for shown, page in (
+        (report, report.to_html()),
+        (one, one._repr_html_()),
+        (two, two._repr_html_()),
+    ):
+        assert shown._repr_mimebundle_() == {"text/plain": shown.to_text(), "text/html": page}
+        assert repr(shown) == shown.to_text()
+        assert page.startswith("<div ")
 
 
 # -- the map of a bill

@@ -333,6 +333,34 @@ def test_the_table_names_the_best_the_default_and_the_cheapest():
     assert not any(cell.hover for row in table.rows for cell in row)
 
 
+def test_the_text_and_the_page_say_the_answer_the_setting_the_reasons_and_the_table():
+    known, unknown = (
+        make_threshold(notes=("A <note>.",), is_known=is_known) for is_known in (True, False)
+    )
+    assert [(h.name, h.hover, h.number, h.firm) for h in known.table.heads] == [
+        ("", "where the context is compacted", False, True),
+        ("threshold", "tokens of the prompt at which it is compacted", True, False),
+        ("a session", "mean dollars of a session", True, False),
+        ("saved", "mean dollars that a session saves, with its 90 % interval", True, False),
+        ("at stake", "share of what is used again that is removed before its use", True, False),
+    ]
+    parts = [known.setting, known.sentences()[0], "A <note>.", known.table.to_text()]
+    text = known.to_text()
+    assert text.startswith("Compact at 200 tokens, not at the default of 400:")
+    assert [text.count(part) for part in parts] == [1, 1, 1, 1]
+    assert [text.index(part) for part in parts] == sorted(text.index(part) for part in parts)
+    assert repr(known) == text
+    basis = known.to_text(why=True).removeprefix(text)
+    assert " ".join(basis.split()) == known.assumptions()
+    assert "Window 1,000; the default is that of the tool's preset." in known.assumptions()
+    assert "the default is not known, so the window's limit stands for it." in unknown.assumptions()
+    page = known._repr_html_()
+    marks = [f">{known.answer}</strong>", "Set it in Claude Code", "<ul><li>", "<li>A &lt;note&gt;.</li></ul>", "<table", "What these figures rest on", known.assumptions()[:9]]  # fmt: skip
+    assert [page.index(mark) for mark in marks] == sorted(page.index(mark) for mark in marks)
+    costs = [known.session_costs[0]._replace(keep=n) for n in (1, 2, 9)]
+    assert known._replace(session_costs=costs).keep == 2
+
+
 def test_the_figures_of_an_answer_are_plain_values():
     trial = LaterSessionsTrial(300, 3, 4, 1.25, 2.5, 0.1, 0.2)
     costs = {200: (1.5, 0.1), 400: (2.5, 0.1)}

@@ -147,3 +147,27 @@ def test_pis_cuts_are_those_of_the_published_table(real):
     # The table counts 13 re-reads after the first cut; three of the calls in its 24 stood in an aborted reply and never
     # ran, so they are no tool calls here, and the next three take their place.
     assert [c.reread_rate for c in t.outcomes] == [11 / 24, 8 / 24]
+
+
+@pytest.mark.parametrize(("others_n", "repeats_n"), [(22, 2), (23, 1), (24, 0)])
+def test_repeats_are_counted_in_the_next_24_tool_calls(others_n, repeats_n):
+    first = [call("read_file", path="a.py"), said(50_000)]
+    paths = [*(f"{n}.py" for n in range(others_n)), "a.py", "a.py"]
+    later = [*(call("read_file", path=path) for path in paths), call("edit_file", path="a.py")]
+    (cut,) = thrash(session(user(), *first, summarised(first), *later, said(9_000))).outcomes
+    assert cut.reread_rate == repeats_n / 24
+    assert cut.reorientation == others_n + 2
+    (unwritten,) = thrash(session(user(), *first, summarised(first), *later[:3])).outcomes
+    assert (unwritten.reread_rate, unwritten.reorientation) == (0.0, None)
+
+
+@pytest.mark.parametrize(("times", "minutes"), [((0.0, 90.0, 210.0), 2.0), ((0.0, 210.0, 90.0), None), ((0.0, None, 90.0), None), ((0.0, 90.0, None), None)])  # fmt: skip
+def test_the_minutes_to_the_next_compaction_are_known_where_the_clock_runs_forward(times, minutes):
+    log, shown = [], []
+    for time in times:
+        log += shown and [summarised(shown)]
+        shown = [user("x" * 400), said(50_000, time=time)]
+        log += shown
+    first, last = thrash(session(*log)).outcomes
+    assert (first.interval, first.minutes) == (1, minutes)
+    assert (last.interval, last.minutes) == (None, None)

@@ -76,6 +76,33 @@ def test_goose_opencode_and_fuseraft_name_the_share_or_the_rest():
     assert "TokenBudget: 150000" in describe_trigger_setting("fuseraft-events", 150_000, WINDOW)
 
 
+KIMI = "[loop_control]\n  reserved_context_size = {}\n  compaction_trigger_ratio = {}"
+
+
+@pytest.mark.parametrize(
+    ("log_format", "trigger", "setting"),
+    [
+        ("kimi-cli", 150_000, KIMI.format(50_000, "0.75")),
+        ("kimi-cli", 200_000, KIMI.format(0, "1.00")),
+        ("goose", 250_000, "GOOSE_AUTO_COMPACT_THRESHOLD: 1.00"),
+        ("qwen-code", 150_000, '{"context": {"autoCompactThreshold": 0.75}}'),
+        ("native", 150_000, "Rules(policy=..., trigger=triggers.Above(150_000))"),
+        ("codex", 190_000, "model_auto_compact_token_limit = 180000"),  # at most 90 %
+        ("claude-code", 167_000, "/autocompact auto, which is as late as it can"),
+        ("claude-code", 166_000, "/autocompact 199k"),
+        ("claude-code", 67_000, "/autocompact 100k"),
+        # below the smallest window, as a share of the 180,000 tokens without the reply's reserve
+        (
+            "claude-code",
+            63_000,
+            '"env": {"CLAUDE_AUTOCOMPACT_PCT_OVERRIDE": "35"} in settings.json',
+        ),
+    ],
+)
+def test_a_setting_is_written_for_its_trigger_in_its_window(log_format, trigger, setting):
+    assert describe_trigger_setting(log_format, trigger, WINDOW).split("\n  ", 1)[1] == setting
+
+
 def test_each_format_is_answered_and_each_setting_is_of_a_format():
     assert set(TRIGGER_SETTINGS) <= set(format_names())
     for name in format_names():

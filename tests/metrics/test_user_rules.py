@@ -124,3 +124,43 @@ def test_a_choice_does_not_bind():
         (BAN, True),
         ("Let's use port 8080 for the proxy.", False),
     ]
+
+
+def test_each_rule_has_the_compaction_that_first_removed_it_and_its_last_prompt():
+    first, second = user(BAN), user("Never delete src/ledger.py.")
+    log = session(
+        *(first, assistant("a"), second, assistant("b")),
+        *(summarised([first]), user("on"), assistant("c"), assistant("d")),
+        *(summarised([second]), user("on"), assistant("e"), user(BAN), assistant("f")),
+        id="s",
+    )
+    ban, delete = trace_user_rules(log).fates
+    assert ban[:6] == (BAN, True, 0, 0, 5, True)
+    assert ban.spans == ((0, 2), (5, 6))
+    assert delete[:6] == (second.text, True, 1, 1, 3, False)
+    assert delete.spans == ((1, 4),)
+    assert trace_user_rules(log).compaction_calls == (2, 4)
+    assert user_rules(log).astype(object).to_numpy(na_value=None).tolist() == [
+        ["s", BAN, True, 0, 0, 5, True, None, None],
+        ["s", second.text, True, 1, 1, 3, False, None, None],
+    ]
+
+
+@pytest.mark.parametrize(
+    ("rule", "command", "is_against"),
+    [
+        ("Never run the migrations.", "make migrations", True),  # any action runs or changes
+        ("Do not delete the archive.", "mv archive old", False),
+        ("Do not delete the archive.", "delete the archive", True),
+        ("Never delete src/ledger.py.", "rm src/ledger.py", True),  # an exact value alone
+        ("Never delete src/ledger.py.", "rm src/ledger.pyc", False),
+        ("Avoid pushing to main.", "git push origin main", True),
+        ("Never change anything before noon.", "change anything", False),
+        ("Always push to main.", "git push origin main", False),
+    ],
+)
+def test_an_action_names_the_exact_value_or_the_verb_and_object_of_a_ban(rule, command, is_against):
+    asked, reply, act = user(rule), assistant("Yes."), call("bash", command=command + " " * 300)
+    log = session(asked, reply, summarised([asked, reply]), user("on"), act, result("ok", act))
+    (fate,) = trace_user_rules(log).fates
+    assert (fate.against_call, fate.against) == ((1, f"bash {command}") if is_against else (None, None))  # fmt: skip

@@ -68,3 +68,25 @@ def test_the_name_of_a_tool_is_cut_at_sixty_characters():
 def test_the_name_of_an_agent_is_cut_at_sixty_characters():
     spent = ck.spend(session(user("go"), call(SONNET, "a" * 100), user("on"), call(HAIKU, "Bob")))
     assert sorted(len(p.name) for p in spent.by("agent")) == [3, 60]
+
+
+def test_names_of_parts_are_cut_at_the_length_that_fits_their_table():
+    helper = session(user(), call(SONNET, "h"), id="i" * 200, title="c" * 300)
+    read = tool_call("read_file", path="p" * 200)
+    asked = call(SONNET, "Ann", "", read)
+    log = [
+        user("w" * 200),
+        asked,
+        result("text", of=asked),
+        call(SONNET, "Ann"),
+    ]
+    spent = ck.spend(session(*log, children=(helper,), model=SONNET, title="Main"))
+
+    def find_part(way: str, letter: str):
+        (found,) = (p for p in spent.by(way) if letter * 20 in p.name)
+        return found
+
+    assert find_part("file", "p").name == "p" * 119 + "…"
+    assert find_part("turn", "w").name == f"0: {'w' * 89}…"
+    assert find_part("turn", "w").hover.startswith("w" * 90)
+    assert find_part("subagent", "c").hover == f"id {'i' * 79}…"

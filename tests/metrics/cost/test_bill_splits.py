@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from builders import assistant, result, session, system, tool_call, user
 
 import ctxkit as ck
+from ctxkit.metrics.cost.bill_splits import (
+    BillPart,
+    describe_resend_cause,
+    render_bill_treemap,
+)
 from ctxkit.session import Usage
 from ctxkit.tokens import measure_sizes
 
@@ -113,3 +120,55 @@ def test_the_answer_names_the_largest_part_that_could_have_been_saved(spent):
     )
     calm = ck.spend(session(*make_session().log[:7], model=MODEL, format="claude-code"))
     assert calm.answer.endswith("for 3 calls; nothing of it was sent or fetched twice.")
+
+
+def test_a_call_is_repeated_with_equal_arguments_in_any_order_and_files_are_named_from_the_folder():
+    """Each call adds 1,000 tokens: its reply of 100 and a result of 900."""
+    calls = [
+        tool_call("read_file", id="c1", path="/p/src/a.py", line=1),
+        tool_call("read_file", id="c2", line=1, path="/p/src/a.py"),
+        tool_call("edit_file", id="c3", path="/p/src/a.py", line=1),
+        tool_call("read_file", id="c4", path="/q/b.py"),
+        tool_call("read_file", id="c5", path="/p/src/a.py", line=2),
+    ]
+    log = [user("Go.")]
+    for n, call in enumerate(calls):
+        usage = bill(1_000 * n, 1_000, 100)
+        log += [assistant("", call, usage=usage, model=MODEL), result("x " * 100, call)]
+    log.append(assistant("end", usage=bill(5_000, 1_000, 100), model=MODEL))
+    spent = ck.spend(session(*log, model=MODEL, cwd="/p/"))
+    (repeat,) = spent.repeated_results
+    assert (repeat.name, repeat.times, repeat.tokens) == ("read_file src/a.py", 2, 900)
+    assert repeat.usd * 1e6 == pytest.approx(900 * (WRITE + 3 * READ))  # once new, then read
+    messages_n = {p.name: p.n for p in spent.by("file")}
+    assert messages_n == {"src/a.py": 2 * 4, "/q/b.py": 2, "no file": 0}
+    results_n = {p.name: p.n for p in spent.by("tool")}
+    assert (results_n["read_file"], results_n["edit_file"]) == (4, 1)
+
+
+def test_a_map_shows_at_most_24_parts_above_four_thousandths_with_names_that_fit():
+    def read_names(*parts: tuple[str, float]) -> list[tuple[str, str]]:
+        svg = render_bill_treemap([BillPart(name, usd, 1) for name, usd in parts], 1.0)
+        return re.findall(r"<title>(.*?)</title>.*?>([^<]*)</text>", svg)
+
+    small = ("small", 0.0041)
+    assert read_names(("p" * 200, 1.0), small, ("tiny", 0.004)) == [
+        ("p" * 199 + "…", "p" * 100 + "…"),  # 7 pixels a character
+        ("small: $0.0041, 0 %", ""),
+    ]
+    assert len(read_names(*((f"part {n}", 1 / 30) for n in range(30)))) == 24
+    assert read_names() == []
+
+
+@pytest.mark.parametrize(
+    ("kind", "words"),
+    [
+        ("compaction", "sent again after a compaction"),
+        ("resumed", "sent again after the session was resumed"),
+        ("cold_start", "first sent, nothing cached"),
+        ("unexplained", "sent again, no cause found"),
+        ("tools_loaded", "sent again: tools loaded"),
+    ],
+)
+def test_what_was_sent_again_is_named_by_its_cause(kind, words):
+    assert describe_resend_cause(kind) == words

@@ -5,12 +5,13 @@ from __future__ import annotations
 import pytest
 from builders import assistant, session, summarised, user
 
-from ctxkit import prices
+from ctxkit import prices, replay
 from ctxkit.metrics import (
     PromptAndSharedPrefixSizes,
     ReplayCostModel,
     cache_misses,
     find_cache_misses,
+    session_bill,
 )
 from ctxkit.metrics.cost.call_and_summary_charges import (
     CallCharge,
@@ -24,6 +25,7 @@ from ctxkit.metrics.cost.replay_cost_model import (
     CacheModelParameters,
     WrittenSummary,
     bill_modelled_reads,
+    bill_replay,
 )
 from ctxkit.session import Usage
 
@@ -267,6 +269,54 @@ def test_a_summary_is_billed_as_recorded_or_at_the_price_of_the_next_call():
     assert model.at(99) == prices.price("claude-sonnet-4-5")
 
 
+def test_a_replay_is_billed_by_each_models_prices_for_what_it_reads_writes_and_replies():
+    sonnet, opus = "claude-sonnet-4-5", "claude-opus-4-5"
+    usages = [(sonnet, 0, 10_000, 100), (sonnet, 10_000, 2_000, 200)]
+    usages += [(opus, 0, 13_000, 50), (opus, 13_000, 1_000, 70)]
+    replies = [
+        assistant(model=name, usage=Usage(cache_read_tokens=read, cache_write_tokens=write, output_tokens=output))
+        for name, read, write, output in usages
+    ]  # fmt: skip
+    log = [m for reply in (*replies, assistant(model=opus)) for m in (user(), reply)]
+    model = ReplayCostModel.of(session(*log))
+    sent = PromptAndSharedPrefixSizes([8_000, 9_000, 9_500, 4_000, 5_000], [0, 6_000, 0, 3_000, 0])
+    bill = bill_replay(model, sent, 0.5)
+    # the last call has no usage; the first ones of each model read nothing, as in the record
+    assert bill[:5] == (8_000 + 9_000 + 9_500 + 4_000, 9_500, 6_000 + 3_000, 21_500, 0)
+    sonnet_usd, opus_usd = 11_000 * 3.75 + 6_000 * 0.3, 10_500 * 6.25 + 3_000 * 0.5
+    assert bill.input_usd == pytest.approx((sonnet_usd + opus_usd) * 1e-6)
+    assert bill.output_usd == pytest.approx((300 * 15 + 120 * 25) * 1e-6)
+    assert bill.summaries_usd == 0.5
+    assert bill.cost_usd == pytest.approx(0.5 + bill.input_usd + bill.output_usd)
+    assert model.output_tokens == 420
+    names = [sonnet, sonnet, opus, opus, opus]
+    assert [model.at(call) for call in range(5)] == [prices.price(name) for name in names]
+    assert model.at(99) == prices.price(opus)
+    unpriced = ReplayCostModel.of(session(*log, user(), assistant(model="nobody", usage=USAGE)))
+    unknown = bill_replay(unpriced, PromptAndSharedPrefixSizes([1] * 6, [0] * 6))
+    assert (unknown.input_usd, unknown.output_usd, unknown.cost_usd) == (None, None, None)
+    assert unknown.summaries_usd == 0.0
+
+
+def test_a_prompt_above_the_edge_of_a_tier_has_its_prices():
+    """Gemini 2.5 Pro: 1.25 and 10 dollars a million tokens up to 200,000, then 2.5 and 15."""
+    usages = [Usage(input_tokens=n, cache_read_tokens=0, output_tokens=100) for n in (9, 10)]
+    log = [m for u in usages for m in (user(), assistant(model="gemini-2.5-pro", usage=u))]
+    model = ReplayCostModel.of(session(*log))
+    for sizes, input_usd, output_usd in (
+        ((200_000, 200_000), 400_000 * 1.25, 200 * 10),
+        ((200_000, 200_001), 200_000 * 1.25 + 200_001 * 2.5, 100 * 10 + 100 * 15),
+    ):
+        bill = bill_replay(model, PromptAndSharedPrefixSizes(sizes, (0, 0)))
+        assert (bill.read, bill.write, bill.fresh, bill.peak) == (0, 0, sum(sizes), sizes[1])
+        assert bill.input_usd == pytest.approx(input_usd * 1e-6)
+        assert bill.output_usd == pytest.approx(output_usd * 1e-6)
+    silent = [m for n in (9, 10) for m in (user(), assistant(model="gemini-2.5-pro", usage=Usage(input_tokens=n)))]  # fmt: skip
+    model = ReplayCostModel.of(session(*silent))
+    bill = bill_replay(model, PromptAndSharedPrefixSizes((9, 10), (0, 0)), None)
+    assert (bill.output_usd, bill.summaries_usd, model.output_tokens) == (None, None, None)
+
+
 def test_the_explained_share_is_of_missed_tokens_without_first_calls():
     misses = [
         cache_misses.CacheMiss(0, "cold_start", 900, 0, None),
@@ -279,3 +329,16 @@ def test_the_explained_share_is_of_missed_tokens_without_first_calls():
     assert [m.paused for m in misses if m] == [False, False, False, True]
     assert cache_misses.measure_explained_share(misses) == 200 / 800
     assert cache_misses.measure_explained_share(misses[:2]) is None
+
+
+@pytest.mark.parametrize(
+    ("model", "read", "write"), [("gpt-5", 9_000, None), ("claude-sonnet-4-5", 9_000, 1_000)]
+)
+def test_a_replay_states_writes_only_where_its_provider_bills_them(model, read, write):
+    usages = [Usage(input_tokens=0 if write else prompt - cached, cache_read_tokens=cached,
+                    cache_write_tokens=prompt - cached if write else None, output_tokens=1)
+              for prompt, cached in ((9_000, 0), (10_000, read))]  # fmt: skip
+    log = session(*(m for u in usages for m in (user(), assistant(usage=u, model=model))))
+    last = session_bill.get_billed_usages(replay(log, "none"))[1]
+    assert (last.cache_read_tokens, last.cache_write_tokens) == (read, write)
+    assert last.input_tokens == (0 if write else 1_000)

@@ -221,6 +221,12 @@ def test_a_ledger_sums_pauses_and_counts_what_was_spent_in_vain():
         "hour": 2_200,
     }
     assert ledger.order == ("hour", "compact", "nothing", "warm")
+    assert [(h.name, h.hover, h.number, h.firm) for h in ledger.table.heads] == [
+        ("choice", "what is done at a pause", False, True),
+        ("all pauses", "dollars of all pauses and ends", True, False),
+        ("a pause", "dollars of one, with the chance of coming back", True, False),
+        ("in vain", "of it, spent where nobody came back", True, False),
+    ]
     rows = [[cell.text for cell in row] for row in ledger.table.rows]
     assert rows[0] == ["pay for the one-hour cache", "$2,200.00", "$1,100.00", "$600.00"]
     assert [row[3] for row in rows] == ["$600.00", "$1,100.00", "$0.00", "$10,500.00"]
@@ -228,7 +234,32 @@ def test_a_ledger_sums_pauses_and_counts_what_was_spent_in_vain():
     assert PauseCostReport((paid,)).choices_usd["hour"] is None
     assert PauseCostReport((PAUSE, paid)).choices_usd["hour"] == 600 + 1_000 + 10_000
     assert "would have cost $2,200.00." in ledger.answer
-    assert "After call 3, 10 min, 1,000 tokens: nothing $10,000.00," in ledger.to_text(why=True)
+
+
+def test_the_text_of_a_ledger_has_its_answer_its_table_and_the_last_twelve_pauses():
+    end = PAUSE._replace(gap=inf)
+    ledger = PauseCostReport((PAUSE, end))
+    line = (
+        "After call 3, 10 min, 1,000 tokens: nothing $10,000.00, warm $3,100.00, compact $3,100.00,"
+        " hour $1,600.00."
+    )
+    plain = [ledger.answer, "", *ledger.table.to_text().splitlines(), ""]
+    assert ledger.to_text().splitlines() == [*plain, ledger.note]
+    assert ledger.to_text(why=True).splitlines() == [*plain, line, "", ledger.note]  # no end
+    many = PauseCostReport(tuple(PAUSE._replace(call=n) for n in range(14)))
+    calls = [line.split()[2] for line in many.to_text(why=True).splitlines() if "After call" in line]  # fmt: skip
+    assert calls == [f"{n}," for n in range(2, 14)]  # the last twelve
+    page = ledger._repr_html_()
+    assert page.index("<p>The user came back") < page.index("<table") < page.index("By list prices")  # fmt: skip
+    only_ends = PauseCostReport((end,))
+    assert only_ends.answer.startswith("No pause came near the life of the cache")
+    slower = PAUSE._replace(prices=PRICES._replace(life=3_600.0))
+    mixed = PauseCostReport((PAUSE, slower)).answer
+    assert mixed.startswith("The user came back after 2 of 2 pauses of about 300 s or 3,600 s (the")
+    free = PAUSE._replace(gap=100.0)
+    assert PauseCostReport((free,)).answer.endswith(
+        "doing nothing cost $1,000.00, and no other choice costs less."
+    )
 
 
 def test_what_stays_cached_is_the_median_of_what_was_read_after_pauses_that_outlived_it():

@@ -6,7 +6,7 @@ import re
 
 import pandas as pd
 import pytest
-from builders import assistant, call, result, session, summarised, usage, user
+from builders import assistant, call, result, session, step, summarised, usage, user
 from hypothesis import given
 from hypothesis import strategies as st
 from widgets.reports.hostile_logs import hostile, intruders
@@ -224,6 +224,25 @@ def test_a_miss_that_reads_nothing_costs_the_write_less_the_models_read(model, h
     assert found.usd == pytest.approx(110_000 * (prices.write(hour=hour) - prices.read))
 
 
+def test_each_split_has_a_table_with_its_own_title_and_a_rest():
+    log = [m for n in range(4) for m in step(f"tool_{n}", "x" * 400)]
+    spent = ck.spend(session(user(), *log, assistant(usage=usage(5_000, output=100)), model=MODEL))
+    for way, title in SPLITS.items():
+        heads = spent.table(way).heads
+        assert [h.name for h in heads] == [title, "share", "dollars", "", "times"]
+        assert [h.number for h in heads] == [False, True, True, False, True]
+        assert [h.spare for h in heads] == [False, False, False, True, True]
+        assert [h.hover for h in heads] == ["what it was paid for", "of the whole bill", "", "the share as a bar", "calls, or results that were sent"]  # fmt: skip
+    parts = spent.by("tool")
+    assert len(parts) > 3
+    rows = [[cell.text for cell in row] for row in spent.table("tool", 2).rows]
+    rest_n = sum(p.n for p in parts[2:])
+    assert [row[0] for row in rows] == [*(p.name for p in parts[:2]), f"{len(parts) - 2} more"]
+    assert spent.table("tool", 2).rows[2][2].value == pytest.approx(sum(p.usd for p in parts[2:]))
+    assert rows[2][4] == str(rest_n)
+    assert len(spent.table("tool", len(parts)).rows) == len(parts)
+
+
 def test_parts_of_a_bill_without_prices_have_no_share_and_no_bar():
     spent = ck.spend(session(user(), assistant(usage=usage(9))))
     rows = spent.table("tool").rows
@@ -232,3 +251,148 @@ def test_parts_of_a_bill_without_prices_have_no_share_and_no_bar():
         assert (row[1].text, row[1].value) == ("–", 0.0)
         assert "width:0px" in row[3].html
     assert spent.frame("tool")["share"].isna().all()
+
+
+@pytest.fixture(scope="module")
+def with_subagent() -> ck.Session:
+    """A session of $0.015, of which $0.0015 are output, and of a subagent that costs $0.003."""
+    helper = session(
+        user("Help."),
+        assistant(usage=usage(1_000, output=0), model=MODEL),
+        id="c", agent="helper", title="Child",
+    )  # fmt: skip
+    return session(
+        user("Ask."), assistant(usage=usage(2_000, output=100), model=MODEL),
+        user("More."), assistant(usage=usage(2_500, output=0), model=MODEL),
+        id="p", title="Parent", children=(helper,),
+    )  # fmt: skip
+
+
+def list_parts(spent, way: str) -> list[tuple[str, float, int]]:
+    return [(p.name, round(p.usd, 6), p.n) for p in spent.by(way)]
+
+
+def test_a_subagent_is_a_part_of_each_split(with_subagent):
+    spent = ck.spend(with_subagent)
+    assert (spent.total_usd, spent.cost_usd) == (pytest.approx(0.018), pytest.approx(0.015))
+    assert [(child.id, round(usd, 6)) for child, usd in spent.children] == [("c", 0.003)]
+    for way in SPLITS:
+        parts = {p.name: p for p in spent.by(way)}
+        assert sum(p.usd for p in parts.values()) == pytest.approx(0.018)
+        assert [p.usd for p in parts.values()] == sorted((p.usd for p in parts.values()), reverse=True)  # fmt: skip
+        if way != "subagent":
+            assert parts["subagents"].usd == pytest.approx(0.003)
+            assert (parts["subagents"].n, parts["subagents"].hover) == (1, "in sessions of their own")  # fmt: skip
+    assert list_parts(spent, "subagent") == [("Parent itself", 0.015, 2), ("Child", 0.003, 1)]
+    assert list_parts(spent, "agent") == [("main", 0.015, 2), ("subagents", 0.003, 1)]
+    assert list_parts(spent, "model") == [(MODEL, 0.015, 2), ("subagents", 0.003, 1)]
+    assert spent.sentences[0] == (
+        "$0.02 in 2 calls and 1 subagent (derived): 8 % for output; most for system prompt and"
+        " tools (not in the log) (58 %) and subagents (17 %)."
+    )
+    again = "sending again what the cache had held, after 1 miss without a cause"
+    assert spent.answer == f"$0.02 for 2 calls: 33 % of it ($0.0060) for {again}."
+    assert spent.sentences[1] == (
+        f"33 % of the money ($0.0060) went to {again}: $0.0054 above reading it."
+    )
+    titles = re.findall(r"<details( open)?><summary>(.*?)</summary>", spent._repr_html_())
+    assert titles[:-1] == [
+        (" open" * (way in ("cache", "tool")), title) for way, title in SPLITS.items()
+    ]
+    assert titles[-1] == (" open", "what would have changed the cost")
+    heads = [line.split("  ")[0] for line in spent.to_text().splitlines() if "  share" in line]
+    assert heads == [SPLITS[way] for way in ("cache", "tool", "turn", "file")]
+
+
+def test_a_row_of_a_split_has_its_share_as_text_value_and_bar(with_subagent):
+    rows = ck.spend(with_subagent).table("agent").rows
+    assert [[cell.text for cell in row] for row in rows] == [
+        ["main", "83 %", "$0.01", "", "2"],
+        ["subagents", "17 %", "$0.0030", "", "1"],
+    ]
+    assert [row[0].hover for row in rows] == ["main", "in sessions of their own"]
+    for row, usd, n in zip(rows, (0.015, 0.003), (2, 1), strict=True):
+        assert [cell.value for cell in row] == [None, pytest.approx(usd / 0.018), pytest.approx(usd), None, n]  # fmt: skip
+        assert f"width:{140 * usd / 0.018:.0f}px" in row[3].html
+    (unsent,) = (row for row in ck.spend(with_subagent).table("tool").rows if "replies" in row[0].text)  # fmt: skip
+    assert unsent[4].text == ""  # no call and no result
+
+
+def test_a_bill_of_several_sessions_names_each_and_counts_a_subagent_once(with_subagent):
+    (helper,) = with_subagent.children
+    other = session(
+        user("Else."), assistant(usage=usage(500, output=0), model=MODEL), id="o", title="Other"
+    )
+    spent = ck.spend([with_subagent, helper, other])
+    assert list_parts(spent, "session") == [("Parent", 0.018, 2), ("Other", 0.0015, 1)]
+    assert list_parts(spent, "turn") == [
+        ("Parent, 1: More.", 0.0075, 1),
+        ("Parent, 0: Ask.", 0.0075, 1),
+        ("Parent, subagents", 0.003, 1),
+        ("Other, 0: Else.", 0.0015, 1),
+    ]
+    assert list_parts(spent, "agent") == [("main", 0.0165, 3), ("subagents", 0.003, 1)]
+    assert list_parts(spent, "project") == [("unknown", 0.0195, 3)]
+    assert spent.sentences == [
+        "$0.02 in 2 sessions, summaries and subagents included.",
+        "$0.0030 of it are those of subagents.",
+    ]
+    page = spent._repr_html_()
+    assert re.findall("<li>(.*?)</li>", page) == spent.sentences
+    assert re.findall(r"<details( open)?><summary>(.*?)</summary>", page) == [
+        (" open" * (way == "session"), title) for way, title in spent.ways.items()
+    ]
+    heads = [line.split("  ")[0] for line in str(spent).splitlines() if "  share" in line]
+    assert heads == [spent.ways[way] for way in ("session", "cache", "tool")]
+
+
+@pytest.mark.parametrize(
+    ("log", "reason"),
+    [
+        ([user()], "the session has no calls."),
+        ([user(), assistant(usage=usage(9))], "its model has no price."),
+        ([user(), assistant()], "the log has no usage: a report counts its texts."),
+    ],
+)
+def test_a_bill_without_dollars_says_what_is_missing(log, reason):
+    assert ck.spend(session(*log)).answer == f"No dollars are known: {reason}"
+
+
+def test_calls_that_are_not_billed_are_counted_beside_the_others():
+    billed = assistant(usage=usage(2_000, output=100), model=MODEL)
+    spent = ck.spend(session(user(), billed, user(), assistant()))
+    assert spent.answer == "$0.0075 for 1 of 2 calls; nothing of it was sent or fetched twice."
+    assert spent.sentences[0].startswith("$0.0075 in 1 of 2 calls (derived): 20 % for output;")
+
+
+def test_a_display_has_the_largest_parts_and_one_row_for_the_rest():
+    replies = [call(f"tool_{n}") for n in range(70)]
+    log = [m for reply in replies for m in (reply, result("x" * 400, reply))]
+    spent = ck.spend(session(user(), *log, assistant(usage=usage(9_000)), model=MODEL))
+    names = [p.name for p in spent.by("tool")]
+    rows = [row[0].text for row in spent.table("tool").rows]
+    assert rows == [*names[:60], f"{len(names) - 60} more"]
+
+    def read_rows(text: str, title: str) -> list[str]:
+        """The first words of the rows below a title."""
+        lines = text.split(title, 1)[1].splitlines()[1:]
+        return [line.split("  ")[0] for line in lines[: [*lines, ""].index("")]]
+
+    assert read_rows(str(spent), "by tool") == [*names[:6], f"{len(names) - 6} more"]
+    cheap = [
+        session(user(), assistant(usage=usage(1_000 + n), model=MODEL), id=f"{n}", title=f"S{n}")
+        for n in range(13)
+    ]
+    titles = [f"S{n}" for n in range(12, 2, -1)]
+    assert read_rows(str(ck.spend(cheap)), "by session") == [*titles, "3 more"]
+
+
+@pytest.mark.parametrize("unused_n", [1, 4])
+def test_tools_that_were_never_called_are_named_up_to_three(unused_n):
+    reply = call("Read")
+    tools = (ToolSchema(name="Read", chars=400), *(ToolSchema(name=f"T{n}", chars=4_000 - n) for n in range(unused_n)))  # fmt: skip
+    log = [user(), assistant("", *reply.tool_calls, usage=usage(9_000)), result("x", reply)]
+    spent = ck.spend(session(*log, model=MODEL, tools=tools))
+    assert [u.name for u in spent.unused_tools] == [f"T{n}" for n in range(unused_n)]
+    named = {1: "1 tool was never called (T0)", 4: "4 tools were never called (T0, T1, T2)"}
+    assert sum(s.startswith(f"{named[unused_n]}: about ") for s in spent.sentences) == 1

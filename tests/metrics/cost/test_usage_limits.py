@@ -15,9 +15,9 @@ SONNET = "claude-sonnet-4-5"
 HOUR = 3_600.0
 
 
-def work(name, *hours, tokens=10_000):
+def work(name, *hours, tokens=10_000, output=10):
     log = [user(f"Work on {name}", time=hours[0] * HOUR)]
-    log += [assistant("ok", usage=usage(tokens), model=SONNET, time=h * HOUR + 1) for h in hours]
+    log += [assistant("ok", usage=usage(tokens, output=output), model=SONNET, time=h * HOUR + 1) for h in hours]  # fmt: skip
     return msgspec.structs.replace(session(*log), id=name, title=name)
 
 
@@ -119,3 +119,57 @@ def test_a_span_is_open_at_its_beginning():
     near = ck.metrics.limits(work("a", 0, 4.9999))
     assert near.last["five hours"].calls_n == near.fullest["five hours"].calls_n == 2
     assert (near.last["week"].start, near.last["week"].end) == (1.0, 4.9999 * HOUR + 1)
+
+
+def test_the_table_has_the_shares_of_each_session_and_cause_in_each_span():
+    """$0.09 and $0.06 of new tokens within four hours; four days later $0.03 of a reply and $0.03."""
+    sessions = [
+        work("b", 0, tokens=30_000, output=0),
+        work("c", 4, tokens=20_000, output=0),
+        work("a", 100, output=2_000),
+    ]
+    report = ck.metrics.limits([*sessions, session(user(), assistant())])
+    assert [[cell.text for cell in row] for row in report.table.rows] == [
+        ["all, in dollars", "$0.06", "$0.15", "$0.21", "$0.21"],
+        ["“a”", "100 %", "", "29 %", "29 %"],
+        ["“b”", "", "60 %", "43 %", "43 %"],
+        ["“c”", "", "40 %", "29 %", "29 %"],
+        ["first sent, nothing cached", "50 %", "100 %", "86 %", "86 %"],
+        ["replies", "50 %", "0 %", "14 %", "14 %"],
+        ["reading the cache", "0 %", "0 %", "0 %", "0 %"],
+        ["new in the prompt", "0 %", "0 %", "0 %", "0 %"],
+    ]
+    values = [row[2].value for row in report.table.rows]
+    assert values == [pytest.approx(0.15), None, *map(pytest.approx, (0.6, 0.4, 1.0, 0.0, 0.0, 0.0))]  # fmt: skip
+    assert [(h.name, h.hover) for h in report.table.heads] == [
+        ("used by", "session, or what was paid for"),
+        ("5 h: last", "the five hours up to the newest call"),
+        ("5 h: fullest", "the five hours that used most"),
+        ("week: last", "the week up to the newest call"),
+        ("week: fullest", "the week that used most"),
+    ]
+    assert report.answer == (
+        "The fullest five hours, from 1970-01-01 00:00 UTC, used $0.15 at list prices: 60 % by “b”,"
+        " 100 % for first sent, nothing cached."
+    )
+    plain = report.to_dict()
+    assert plain["left_out"] == 1
+    last, fullest = (plain[name]["five hours"] for name in ("last", "fullest"))
+    assert (last["start"], last["end"], last["calls_n"]) == (100 * HOUR + 1, 100 * HOUR + 1, 1)
+    assert (fullest["start"], fullest["end"], fullest["calls_n"]) == (1.0, 4 * HOUR + 1, 2)
+    assert fullest["by_session"] == pytest.approx({"b": 0.09, "c": 0.06})
+    page = report._repr_html_()
+    assert (
+        page.index("<strong>The fullest") < page.index("<table") < page.index("<p>Not in any log")
+    )
+    assert page.endswith("<p>1 call without usage, a time or a price left out.</p></div>")
+
+
+def test_the_four_largest_sessions_of_each_span_have_a_row():
+    sessions = [work(name, n / 10, tokens=10_000 - n) for n, name in enumerate("abcdef")]
+    report = ck.metrics.limits([*sessions, work("late", 50, tokens=10)])
+    names = [row[0].text for row in report.table.rows]
+    assert names[1:6] == ["“late”", "“a”", "“b”", "“c”", "“d”"]
+    assert not {"“e”", "“f”"} & set(names)
+    (row,) = (row for row in ck.metrics.limits(work("t" * 50, 0)).table.rows if "tt" in row[0].text)
+    assert row[0].text == f"“{'t' * 27}…”"

@@ -185,3 +185,38 @@ def test_a_stable_part_before_the_summary_would_be_read_from_the_cache(
         assert what_if.usd == pytest.approx(-saved * (3.75 - 0.30) / 1e6, rel=1e-3)
         assert "at 1 compaction" in what_if.sentence
         assert what_if.sentence.endswith(f"it would have cost ${-what_if.usd:.2f} less.")
+
+
+@pytest.mark.parametrize(("window", "summaries"), [(60_000, "1 paid summary"), (200_000, "0 paid summaries")])  # fmt: skip
+def test_a_smaller_window_is_priced_by_a_replay_under_claude_codes_rules(window, summaries):
+    log, prompt = [], 0
+    for n in range(3):
+        log += [user("word " * 15_000, time=10 * n), call(prompt + 15_000, prompt, 10 * n + 1)]
+        prompt += 15_000
+    talked = session(*log, model=MODEL, format="claude-code")
+    spent = ck.spend(talked)
+    found = spent.in_window(window)
+    replayed = ck.spend(ck.replay(talked, ck.presets.claude_code(context_window=window))).total_usd
+    assert found.name == f"window of {window:,}"
+    assert found.usd == pytest.approx(replayed - spent.total_usd)
+    change = f"{100 * (replayed / spent.total_usd - 1):+.0f} %".replace("+0", "±0")
+    assert found.sentence == (
+        f"In a window of {window:,} tokens, compacted as Claude Code does, it would have cost"
+        f" ${replayed:.2f} ({change}), with {summaries}. A replay: the same calls."
+    )
+    nothing = ck.spend(session(user(), assistant())).in_window(window)
+    assert (nothing.usd, "(no cost is known)" in nothing.sentence) == (0.0, True)
+
+
+def test_each_class_of_tokens_is_counted_in_the_other_models_tokens():
+    """By hand: Claude Haiku 5.5 counts 30 % more tokens than the session's model."""
+    used = Usage(
+        input_tokens=500_000, cache_read_tokens=400_000, cache_write_tokens=100_000,
+        output_tokens=10_000,
+    )  # fmt: skip
+    spent = ck.spend(session(user(), assistant(usage=used, model=MODEL), model=MODEL))
+    (found,) = (w for w in spent.what_ifs if w.name == "another model")
+    haiku = next(name for name in get_comparison_models() if "haiku" in name)
+    p = ck.prices.price(haiku).at(1_300_000)
+    usd = 650_000 * p.input + 520_000 * p.read + 130_000 * p.write() + 13_000 * p.output
+    assert f"cost ${usd:.2f} at those of {haiku} ({100 * (usd / spent.total_usd - 1):.0f} %" in found.sentence  # fmt: skip

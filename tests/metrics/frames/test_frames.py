@@ -8,13 +8,23 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
-from builders import assistant, result, session, step, summarised, system, usage, user
+from builders import (
+    assistant,
+    result,
+    session,
+    step,
+    summarised,
+    system,
+    tool_call,
+    usage,
+    user,
+)
 from hypothesis import given
 from hypothesis import strategies as st
 from make_frames import format_page
 
 import ctxkit as ck
-from ctxkit.metrics import FRAME_COLUMNS, build_frame
+from ctxkit.metrics import FRAME_COLUMNS, audience, build_frame
 from ctxkit.metrics.frames.frame_column import BOOL, FLOAT, INT, TEXT, TIME, FrameColumn
 from ctxkit.session import Attachment, Edit, Message, SizeOnly, Text, Usage
 
@@ -374,3 +384,95 @@ def test_anchored_sizes_of_messages_without_ids_are_those_of_the_same_messages_w
 
     assert list_sizes(id="") == list_sizes()
     assert len(set(list_sizes())) == 4
+
+
+def test_an_audience_is_a_row_for_each_message_and_summary_with_who_sees_it():
+    call = tool_call("grep", "c")
+    asked, reply = user("Ask me  this", id="u"), assistant("", call, id="a")
+    archived = result("found " * 40, call, id="r")
+    hidden = Message(role="user", id="note", kind="digest", parts=(Text("for the model"),),
+                     details={"user_visible": False})  # fmt: skip
+    refused = Message(role="system", id="x", kind="api_error", visible=False)
+    compaction = summarised([asked, reply, archived], "So far")
+    noted = result("kept", call, id="r2"), result("of its kind", call, id="r3", kind="plan")
+    log = session(asked, reply, archived, hidden, refused, compaction, user("on", id="u2"), *noted, id="s")  # fmt: skip
+    table = audience(log).astype(object)
+    (summary,) = compaction.inserted
+    assert table.to_numpy(na_value=None).tolist() == [
+        ["s", 0, "u", "user", None, None, True, False, 12, "Ask me this"],
+        ["s", 1, "a", "assistant", None, None, True, False, 0, ""],
+        ["s", 2, "r", "tool", "tool_result_archived", "grep", True, False, 240, "found " * 19 + "found…"],
+        ["s", 3, "note", "user", "digest", None, False, True, 13, "for the model"],
+        ["s", 5, summary.id, "summary", None, None, True, True, 6, "So far"],
+        ["s", 6, "u2", "user", None, None, True, True, 2, "on"],
+        ["s", 7, "r2", "tool", "tool_result", "grep", True, True, 4, "kept"],
+        ["s", 8, "r3", "tool", "plan", "grep", True, True, 11, "of its kind"],
+    ]  # fmt: skip
+
+
+def test_a_drop_without_a_mark_has_the_call_before_which_the_prompt_fell_and_both_sizes():
+    prompts = (50_000, 10_000, 10_500)
+    log = [
+        m
+        for n, prompt in enumerate(prompts)
+        for m in (user(), assistant(usage=usage(prompt), time=10.0 * n, agent="A"))
+    ]
+    table = ck.frame(session(*log, id="s", agent="A"), per="compaction")
+    (row,) = table.dropna(axis=1).to_dict("records")
+    assert row == {
+        "session": "s",
+        "call": 1,
+        "turn": 1,
+        "position": 3,
+        "ts": pd.Timestamp(10, unit="s", tz="UTC"),
+        "agent": "A",
+        "kind": "unmarked",
+        "reason": "the prompt fell by 40,000 tokens without a mark in the log",
+        "tokens_before": 50_000,
+        "tokens_after": 10_000,
+        "token_savings": 0.8,
+        "tokens_source": "recorded",
+        "source": "derived",
+    }
+
+
+def test_an_attempt_has_its_outcome_and_sizes_and_no_call_where_none_followed():
+    def try_to_compact(time: float, **more) -> Message:
+        return Message(
+            role="system", kind="compaction_attempt", visible=False, time=time,
+            parts=(Text("The summary was longer."),),
+            details={"outcome": "refused", "trigger": "manual", "tokens": 900, "messages": 7}, **more,
+        )  # fmt: skip
+
+    billed = {"model": "claude-sonnet-4-5", "usage": usage(1_000, output=100), "agent": "B"}
+    log = session(
+        *(user(), assistant(), try_to_compact(5.0, **billed), user(), assistant()),
+        try_to_compact(9.0), id="s", agent="A",
+    )  # fmt: skip
+    table = ck.frame(log, per="compaction")
+    first, last = (row.dropna().to_dict() for _, row in table.iterrows())
+    shared = {
+        "session": "s",
+        "kind": "refused",
+        "trigger": "manual",
+        "tokens_before": 900,
+        "tokens_after": 900,
+        "messages_before": 7,
+        "messages_after": 7,
+        "affected_messages_n": 0,
+        "token_savings": 0.0,
+        "message_savings": 0.0,
+        "error": "The summary was longer.",
+        "tokens_source": "estimated",
+        "source": "recorded",
+        "turn": 0,
+    }
+    bill = {"model": "claude-sonnet-4-5", "cost_usd": pytest.approx(0.0045), "cost_source": "derived"}  # fmt: skip
+    assert first == {
+        **shared, **bill, "call": 1, "position": 2, "agent": "B",
+        "ts": pd.Timestamp(5, unit="s", tz="UTC"),
+    }  # fmt: skip
+    assert last == {
+        **shared, "turn": 1, "position": 5, "agent": "A",
+        "ts": pd.Timestamp(9, unit="s", tz="UTC"),
+    }  # fmt: skip
