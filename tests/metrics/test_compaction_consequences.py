@@ -39,6 +39,16 @@ def test_a_rule_that_the_user_had_to_say_again_is_told():
     assert (row["rules_lost"], score["user_rules_restated_n"]) == ("", 0)
 
 
+@pytest.mark.parametrize(("said", "n"), [("Never write to config/live.yaml", 0), ("Always put tests under spec/unit", 1)])  # fmt: skip
+def test_of_two_lost_rules_only_the_one_that_the_user_stated_again_counts(said, n):
+    rules = ["Never write to config/live.yaml", "Always put tests under spec/unit"]
+    row, score = one(
+        user("go"), assistant(), user(f"{said}!"), assistant(), first=". ".join([*rules, ""])
+    )
+    assert sorted(row["rules_lost"].splitlines(), reverse=True) == rules
+    assert (row["rules_restated"], score["user_rules_restated_n"]) == (rules[n], 1)
+
+
 @pytest.mark.parametrize(
     ("name", "path", "call"),
     [("write_file", "config/live.yaml", 4), ("read_file", "config/live.yaml", None), ("write_file", "config/test.yaml", None)],
