@@ -135,6 +135,20 @@ def test_a_compaction_is_recorded_with_both_of_its_prompts():
     assert (pruned.compactions[0].before, pruned.compactions[0].after) == (74, 46)
 
 
+@pytest.mark.parametrize("unnamed", [False, True])
+def test_a_summary_has_the_name_of_the_newest_compaction_up_to_its_call(unnamed):
+    run = RulesRun(make_log(), Rules())
+    for call, name in ((1, "first"), (2, "second")):
+        advance_run(run, run.rules, call)
+        made = run.history.at(call).summarise(2 * call, "S" * 20)
+        run.by_hand(made, by="" if unnamed else name)
+    advance_run(run, run.rules, 4)
+    names = [{i.changed_by for i in run.sent(call)} - {None} for call in range(4)]
+    expected = [{"a compaction"}] * 3 if unnamed else [{"first"}, {"second"}, {"second"}]
+    assert names == [set(), *expected]
+    assert [i.changed_by for i in run.sent(2)].count(None) == len(run.sent(2)) - 1
+
+
 def test_what_a_pruning_leaves_out_is_named_and_not_sent():
     run = run_rules(make_log(), Rules(pruning=Tail(messages=2)))
     ids = [i.message.id for i in run.sent(3)]
