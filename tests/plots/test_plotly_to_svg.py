@@ -197,6 +197,45 @@ def test_totals_stand_in_the_order_of_their_blocks_and_below_the_first_of_them()
     assert 1_661 <= places[1] < 2_200
 
 
+def test_totals_of_thin_blocks_stand_beside_each_other_in_half_the_height_of_the_row():
+    kinds = tuple((name, "#000000") for name in ("read", "written", "a name of twenty", "fresh"))
+    spans = tuple(BlockSpan(start, n, kind, "a block") for start, n, kind in (
+        (0, 10, 0), (10, 10, 1), (20, 480, 2), (500, 500, 3)
+    ))  # fmt: skip
+    rows = (BlockRow("now", ()), BlockRow("without it", spans))
+    notes = BlockRowsDrawing(kinds=kinds, rows=rows).plotly()["layout"]["annotations"]
+    # a character of a total, and one between two totals, take 0.0105 of the width, at most 0.18
+    ends = [0, 8 * 10.5, (8 + 11) * 10.5, 500]
+    assert [(n["x"], n["y"], n["xanchor"], n["yanchor"]) for n in notes] == [
+        (pytest.approx(x), 1.25, "left", "top") for x in ends
+    ]
+    late = BlockRow("", tuple(s._replace(start=s.start + 9_000) for s in spans))
+    notes = BlockRowsDrawing(kinds=kinds, rows=(late,)).plotly()["layout"]["annotations"]
+    widths = [0.0105 * 11, 0.18, 0.0105 * 10]  # of the totals after the first
+    assert [(n["x"], n["xanchor"]) for n in notes] == [
+        (pytest.approx(10_000 * (1 - sum(widths[n:]))), "right") for n in range(4)
+    ]
+
+
+def test_several_prompts_have_their_names_beside_rows_of_70_pixels():
+    block = BlockSpan(0, 5, 0, "a block")
+    for n in range(3):
+        rows = tuple(BlockRow(f"<row {i}>", (block,)) for i in range(n))
+        drawing = BlockRowsDrawing(kinds=(("read", "#000000"),), rows=rows)
+        layout = drawing.plotly()["layout"]
+        assert layout["margin"] == {"l": 90 if n > 1 else 12, "r": 12, "t": 44, "b": 84}
+        assert layout["height"] == 170 + 70 * n
+        assert layout["xaxis"]["range"] == [0, 5 if n else 1]
+        y_axis = layout["yaxis"]
+        assert (y_axis["showticklabels"], y_axis["type"]) == (n > 1, "category")
+        assert y_axis["range"] == [max(n, 1) - 0.4, -0.35]  # the first row on top
+        assert drawing.still_height == 50 + 62 * max(n, 1)
+        traces = drawing.plotly()["data"]
+        assert [t["y"] for t in traces] == [[f"&lt;row {i}&gt;" for i in range(n)]] * bool(n)
+    empty = BlockRowsDrawing(kinds=(), rows=(BlockRow("", (BlockSpan(0, 0, 0, ""),)),))
+    assert empty.plotly()["layout"]["xaxis"]["range"] == [0, 1]
+
+
 def test_the_figure_of_a_cell_can_be_read_on_its_colour():
     steps = len(SEQUENTIAL_COLOURS) - 1
     colours = [[i / steps, c] for i, c in enumerate(SEQUENTIAL_COLOURS)]
