@@ -311,6 +311,15 @@ def test_two_at_once_do_not_mix(home: Path, tmp_path: Path, monkeypatch: pytest.
         ck.keep(tmp_path / "kept", home)
 
 
+def test_an_archive_that_cannot_be_written_is_named_in_300_characters(tmp_path: Path):
+    (tmp_path / "f").write_text("")
+    folder = tmp_path / "f" / ("n" * 200) / ("m" * 200)
+    with pytest.raises(CtxkitError) as raised:
+        ck.keep(folder, tmp_path)
+    assert str(raised.value).startswith(f"The archive could not be written: {tmp_path}")
+    assert len(str(raised.value)) == len("The archive could not be written: ") + 300 + len(".")
+
+
 # -- names that are no UTF-8, and links ---------------------------------------------------------------------------------
 
 
