@@ -30,7 +30,11 @@ from ctxkit.plots.cumulative_agent_input_and_threshold_charts import (
     HandoffMark,
     draw_cumulative_input_chart,
 )
-from ctxkit.plots.plotly_axes_and_traces_as_numbers import SEQUENTIAL_COLOURS, interpolate_colours
+from ctxkit.plots.plotly_axes_and_traces_as_numbers import (
+    SEQUENTIAL_COLOURS,
+    convert_treemap_to_bars,
+    interpolate_colours,
+)
 from ctxkit.plots.sweep_charts import HeatmapDrawing
 
 TABLE = pd.DataFrame({"x": [1, 2, 3, 4], "y": [4.0, 1.0, 3.0, 2.0], "name": [EVIL, "b", "b", "c"]})
@@ -174,6 +178,44 @@ def test_bars_stack_and_lie_where_the_figure_says():
     first, second = [(float(x), float(wide)) for x, wide in found]
     assert sum(first) == pytest.approx(second[0], abs=0.2)
     assert second[1] == pytest.approx(2 * first[1], abs=0.2)
+
+
+@pytest.mark.parametrize(
+    ("trace", "bars"),
+    [
+        # names that stand twice are one bar; a part without a size has none
+        (
+            {"labels": ["a", "b", "a", "c"], "values": [0.5, 9, 2, 0]},
+            [("a", 2.5, "2.5"), ("b", 9, "9")],
+        ),
+        # the parts of a single root stand for it, by id or by label
+        (
+            {"labels": ["all", "b", "c", "d"], "parents": ["", "0", "0", "1"],
+             "ids": ["0", "1", "2", "3"], "values": [7, 4, 3, 4]},
+            [("c", 3, "3"), ("b", 4, "4")],
+        ),
+        (
+            {"labels": ["all", "b", "c"], "parents": ["", "all", "all"], "values": [7, 4, 0.25]},
+            [("c", 0.25, "0.25"), ("b", 4, "4")],
+        ),
+        ({"labels": ["all"], "parents": [""], "values": [7]}, [("all", 7, "7")]),
+        ({"labels": ["a", "b"]}, [("a", 1, "1"), ("b", 1, "1")]),
+        (
+            {"labels": [f"p{n}" for n in range(30)], "values": [1_000 + n for n in range(30)]},
+            [(f"p{n}", 1_000 + n, f"{1_000 + n:,}") for n in range(6, 30)],  # the 24 largest
+        ),
+    ],
+)  # fmt: skip
+def test_a_pie_or_treemap_becomes_bars_of_its_outermost_parts(trace, bars):
+    made = convert_treemap_to_bars(trace)
+    assert list(zip(made["y"], made["x"], made["text"], strict=True)) == bars
+    assert (made["type"], made["orientation"]) == ("bar", "h")
+    colours = ["#010203", "url(x)", "#040506", "#070809"] * 8
+    inks = convert_treemap_to_bars(trace | {"marker": {"colors": colours}})["marker"]["color"]
+    first = {name: i for i, name in reversed([*enumerate(trace["labels"])])}
+    drawn = zip(made["y"], made["marker"]["color"], inks, strict=True)
+    for name, plain, ink in drawn:
+        assert ink == (plain if first[name] % 4 == 1 else colours[first[name]])
 
 
 def test_the_totals_of_a_strip_stand_under_its_bar():
