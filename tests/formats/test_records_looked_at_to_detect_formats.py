@@ -63,3 +63,30 @@ def test_one_of_the_first_records_has_the_marks_of_its_format(name):
     sniff = get_reader(name).sniff
     assert sniff(Source("x", lines(*[FOREIGN] * (n - 1), record)))
     assert not sniff(Source("x", lines(*[FOREIGN] * n, record)))
+
+
+def test_anthropics_blocks_are_among_the_first_16_of_the_first_64_messages():
+    text, call = {"type": "text", "text": "a"}, {"type": "tool_use", "id": "c", "name": "f"}
+    plain = {"role": "user", "content": [text]}
+    with_call = {"role": "assistant", "content": [*[text] * 15, call]}
+    late_call = {"role": "assistant", "content": [*[text] * 16, call]}
+    tool = {"role": "tool", "content": "b"}
+    for messages, is_anthropic in (
+        ([*[plain] * 63, with_call], True),
+        ([*[plain] * 64, with_call], False),
+        ([plain, late_call], False),
+        # other roles are another provider's
+        ([with_call, *[plain] * 62, tool], False),
+        ([with_call, *[plain] * 63, tool], True),
+    ):
+        document = json.dumps(messages).encode()
+        for data in (document, b'{"messages": %b}' % document):
+            assert get_reader("anthropic").sniff(Source("x", data)) == is_anthropic
+
+
+@pytest.mark.parametrize(
+    ("start", "is_aider"), [("", True), ("\n ", True), ("{", False), (" [", False)]
+)
+def test_a_file_that_begins_as_json_is_no_history_of_aider(start, is_aider):
+    data = f"{start}# aider chat started at 2024-08-05 13:33:02\n\n#### go\n".encode()
+    assert get_reader("aider").sniff(Source("x", data)) == is_aider
