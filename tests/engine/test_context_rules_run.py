@@ -216,6 +216,22 @@ def test_an_edit_by_hand_costs_its_prefix_at_one_call_alone():
     assert run.fresh_tokens.tolist() == [100, 110, 101, 110, 110]
 
 
+@pytest.mark.parametrize("is_resumed", [False, True])
+def test_an_edit_before_the_first_call_of_a_run_shares_nothing_with_its_past(is_resumed):
+    rules = Rules(counter=Fours())
+    log = MessageLog.of(MESSAGES, Fours())
+    run = past = advance_run(RulesRun(log, rules), rules, 2)
+    if is_resumed:
+        run = RulesRun(log, rules)
+        run.resume(past)
+    run.by_hand(run.history.at(2).summarise(4, "S" * 20))
+    advance_run(run, rules, 3)
+    prompt = sum(TOKENS[name] for name in ("s", "a2", "r2")) + SUMMARY
+    assert run.prompts.tolist() == [30, 134, prompt]
+    shared = 0 if is_resumed else TOKENS["s"]  # the system prompt is before the summary
+    assert run.fresh_tokens.tolist() == [30, 104, prompt - shared]
+
+
 def test_a_compaction_by_hand_is_measured_as_the_prunings_leave_its_prompts():
     rules = Rules(pruning=Clear(keep_last=1), counter=Fours())
     run = advance_run(RulesRun(MessageLog.of(MESSAGES, Fours()), rules), rules, 3)
