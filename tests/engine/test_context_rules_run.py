@@ -9,7 +9,7 @@ from random_sessions import Fours
 import ctxkit as ck
 from ctxkit.engine import RulesRun, advance_run, make_log_from_session, run_rules
 from ctxkit.engine.context_rules_run import find_first_compaction_call
-from ctxkit.engine.run_segments_and_prompts import list_sent_messages
+from ctxkit.engine.run_segments_and_prompts import BlockedCompaction, list_sent_messages
 from ctxkit.policies import Clear, MessageLog, Rules, Tail, triggers
 
 READ, RUN = tool_call("read", "c1", path="a"), tool_call("bash", "c2", command="x")
@@ -324,3 +324,17 @@ def test_a_run_of_the_policy_without_a_compaction_is_an_event_with_its_reason(
     assert (end.kind, end.call, end.messages, end.tokens) == ("end", 2, 6, 256)
     assert (end.outcome, end.error) == (outcome, error)
     assert run.prompts.tolist() == [37, 141, 256, 276]
+
+
+@pytest.mark.parametrize(
+    ("why", "outcome", "text"),
+    [
+        ("suppressed: one per run", "skipped", "suppressed: one per run"),
+        ("failed: no model", "failed", "failed: no model"),
+        ("it saves 0 tokens", "refused", "MinSaving: it saves 0 tokens"),
+        ("so it failed: twice", "refused", "MinSaving: so it failed: twice"),
+    ],
+)
+def test_only_a_refusal_names_its_guard_in_the_reason(why, outcome, text):
+    blocked = BlockedCompaction(3, "MinSaving", why)
+    assert (blocked.outcome, blocked.reason_text) == (outcome, text)
