@@ -7,9 +7,15 @@ from builders import assistant, result, session, system, tool_call, user
 from random_sessions import Fours
 
 import ctxkit as ck
-from ctxkit.engine import RulesRun, advance_run, make_log_from_session, run_rules
+from ctxkit.engine import (
+    BlockedCompaction,
+    RulesRun,
+    advance_run,
+    make_log_from_session,
+    run_rules,
+)
 from ctxkit.engine.context_rules_run import find_first_compaction_call
-from ctxkit.engine.run_segments_and_prompts import BlockedCompaction, list_sent_messages
+from ctxkit.engine.run_segments_and_prompts import list_sent_messages
 from ctxkit.policies import Clear, MessageLog, Rules, Tail, triggers
 
 READ, RUN = tool_call("read", "c1", path="a"), tool_call("bash", "c2", command="x")
