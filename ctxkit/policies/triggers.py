@@ -256,10 +256,10 @@ class Both(CompositeTrigger):
 
     def first(self, forecast: PromptForecast, start: int, stop: int) -> int:
         """Return the first call at which all parts are due."""
-        # Each part moves the call on to its own next due call, until no part moves it any more.
+        # Each part moves the call on to its own next due call, until no part moves it any more:
+        # `parts_due` counts the parts asked since the last move.
         parts_due, call = 0, start
         while parts_due < len(self.parts) and call < stop:
-            parts_due = 0
             for part in self.parts:
                 next_due = part.first(forecast, call, stop)
                 parts_due = parts_due + 1 if next_due == call else 0

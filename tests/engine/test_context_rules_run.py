@@ -7,7 +7,13 @@ from builders import assistant, result, session, system, tool_call, user
 from random_sessions import Fours
 
 import ctxkit as ck
-from ctxkit.engine import RulesRun, advance_run, make_log_from_session, run_rules
+from ctxkit.engine import (
+    BlockedCompaction,
+    RulesRun,
+    advance_run,
+    make_log_from_session,
+    run_rules,
+)
 from ctxkit.engine.context_rules_run import find_first_compaction_call
 from ctxkit.engine.run_segments_and_prompts import list_sent_messages
 from ctxkit.policies import Clear, MessageLog, Rules, Tail, triggers
@@ -135,6 +141,20 @@ def test_a_compaction_is_recorded_with_both_of_its_prompts():
     assert (pruned.compactions[0].before, pruned.compactions[0].after) == (74, 46)
 
 
+@pytest.mark.parametrize("unnamed", [False, True])
+def test_a_summary_has_the_name_of_the_newest_compaction_up_to_its_call(unnamed):
+    run = RulesRun(make_log(), Rules())
+    for call, name in ((1, "first"), (2, "second")):
+        advance_run(run, run.rules, call)
+        made = run.history.at(call).summarise(2 * call, "S" * 20)
+        run.by_hand(made, by="" if unnamed else name)
+    advance_run(run, run.rules, 4)
+    names = [{i.changed_by for i in run.sent(call)} - {None} for call in range(4)]
+    expected = [{"a compaction"}] * 3 if unnamed else [{"first"}, {"second"}, {"second"}]
+    assert names == [set(), *expected]
+    assert [i.changed_by for i in run.sent(2)].count(None) == len(run.sent(2)) - 1
+
+
 def test_what_a_pruning_leaves_out_is_named_and_not_sent():
     run = run_rules(make_log(), Rules(pruning=Tail(messages=2)))
     ids = [i.message.id for i in run.sent(3)]
@@ -200,6 +220,22 @@ def test_an_edit_by_hand_costs_its_prefix_at_one_call_alone():
         advance_run(run, rules, stop)
     assert run.prompts.tolist() == [100, 210, 101, 211, 321]
     assert run.fresh_tokens.tolist() == [100, 110, 101, 110, 110]
+
+
+@pytest.mark.parametrize("is_resumed", [False, True])
+def test_an_edit_before_the_first_call_of_a_run_shares_nothing_with_its_past(is_resumed):
+    rules = Rules(counter=Fours())
+    log = MessageLog.of(MESSAGES, Fours())
+    run = past = advance_run(RulesRun(log, rules), rules, 2)
+    if is_resumed:
+        run = RulesRun(log, rules)
+        run.resume(past)
+    run.by_hand(run.history.at(2).summarise(4, "S" * 20))
+    advance_run(run, rules, 3)
+    prompt = sum(TOKENS[name] for name in ("s", "a2", "r2")) + SUMMARY
+    assert run.prompts.tolist() == [30, 134, prompt]
+    shared = 0 if is_resumed else TOKENS["s"]  # the system prompt is before the summary
+    assert run.fresh_tokens.tolist() == [30, 104, prompt - shared]
 
 
 def test_a_compaction_by_hand_is_measured_as_the_prunings_leave_its_prompts():
@@ -294,3 +330,17 @@ def test_a_run_of_the_policy_without_a_compaction_is_an_event_with_its_reason(
     assert (end.kind, end.call, end.messages, end.tokens) == ("end", 2, 6, 256)
     assert (end.outcome, end.error) == (outcome, error)
     assert run.prompts.tolist() == [37, 141, 256, 276]
+
+
+@pytest.mark.parametrize(
+    ("why", "outcome", "text"),
+    [
+        ("suppressed: one per run", "skipped", "suppressed: one per run"),
+        ("failed: no model", "failed", "failed: no model"),
+        ("it saves 0 tokens", "refused", "MinSaving: it saves 0 tokens"),
+        ("so it failed: twice", "refused", "MinSaving: so it failed: twice"),
+    ],
+)
+def test_only_a_refusal_names_its_guard_in_the_reason(why, outcome, text):
+    blocked = BlockedCompaction(3, "MinSaving", why)
+    assert (blocked.outcome, blocked.reason_text) == (outcome, text)

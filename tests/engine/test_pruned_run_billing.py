@@ -230,6 +230,31 @@ def test_what_is_put_at_the_end_of_a_call_counts_for_the_parts_behind(before, be
         assert live.last_prompt().tokens == done.prompts[call - 1]
 
 
+class FirstMessageAndReminder(ScheduledPruning):
+    """Sends the first message and a reminder; its text changes at every third call."""
+
+    appends = True
+
+    def schedule(self, view, budget):
+        for p in view.new():
+            if p:
+                view.change(p, None, since=view.arrival(p))
+        for call in view.calls():
+            view.append(Message(role="user", parts=(Text(f"Stage {call // 3}."),)), call)
+
+
+def test_an_appended_message_that_stays_the_same_is_part_of_the_shared_prefix():
+    log = MessageLog.of(late_talk(5, 24), Fours())
+    parts = (FirstMessageAndReminder(),)
+    done, own = (
+        run_rules(log, Rules(pruning=p, counter=Fours())) for p in (Chain(parts), by_calls(parts))
+    )
+    reminder_tokens = log.measure(Message(role="user", parts=(Text("Stage 1."),)))
+    fresh = done.fresh_tokens.tolist()
+    assert fresh == own.fresh_tokens.tolist()
+    assert fresh[1:7] == [0, 0, reminder_tokens, 0, 0, reminder_tokens]
+
+
 class Marked(Clear):
     """Says changes of its own before what it inherits says stages."""
 

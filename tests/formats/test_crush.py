@@ -9,10 +9,21 @@ from typing import TYPE_CHECKING
 from crush_databases import crush
 
 import ctxkit as ck
+from ctxkit.formats import Source
+from ctxkit.formats import crush as crush_format
 from ctxkit.session import Attachment
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+
+def test_a_database_with_the_three_columns_that_name_a_message_is_crushs(tmp_path: Path):
+    for columns, is_crush in (("session_id, parts, role", True), ("session_id, parts", False)):
+        path = tmp_path / f"{is_crush}.db"
+        database = sqlite3.connect(path)
+        database.execute(f"CREATE TABLE messages ({columns})")
+        database.close()
+        assert crush_format.sniff(Source(str(path), path.read_bytes())) == is_crush
 
 
 def test_older_databases_name_the_latest_summary_at_the_session(tmp_path: Path):

@@ -114,6 +114,30 @@ def test_the_older_wire_of_kimi_is_read_with_its_subagents():
     assert session.skipped == {"ApprovalRequest": 1}
 
 
+def test_a_result_of_the_older_wire_of_kimi_has_the_output_or_message_of_its_tool():
+    call = wire("ToolCall", type="function", id="c", function={"name": "Shell", "arguments": "{}"})
+    text = [{"type": "text", "text": "in parts"}, {"type": "sound"}]
+    results = [
+        wire("ToolResult", tool_call_id="c", return_value={"output": "out", "message": "ok"}),
+        wire("ToolResult", id="c", return_value={"message": "denied", "is_error": True}),
+        wire("ToolResult", tool_call_id="d", result="bare"),
+        wire("ToolResult", tool_call_id="c", return_value={"output": text, "is_error": "no"}),
+        wire("ToolResult", tool_call_id="c", return_value={"output": {"n": 1}}),
+    ]
+    head = {"type": "metadata", "protocol_version": "1.3"}
+    session = read((head, wire("TurnBegin", user_input="go"), call, *results))
+    assert [
+        (m.text, m.tool, m.call_id, m.is_error) for m in session.messages if m.role == "tool"
+    ] == [
+        ("out", "Shell", "c", False),
+        ("denied", "Shell", "c", True),
+        ("bare", None, "d", False),
+        ("in parts", "Shell", "c", False),
+        ('{"n":1}', "Shell", "c", False),
+    ]
+    assert session.skipped == {"part: sound": 1}
+
+
 def test_a_stored_context_of_kimi_is_read_and_its_marks_counted():
     call = {"type": "function", "id": "c", "function": {"name": "f", "arguments": "{}"}}
     session = read(

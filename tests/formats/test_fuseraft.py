@@ -111,7 +111,7 @@ def test_a_compaction_by_size_has_what_its_event_has():
     (edit,) = session.edits
     assert (edit.kind, edit.method, edit.trigger) == ("summarised", "compaction", "auto")
     assert (edit.tokens_before, edit.tokens_after) == (5_000, 800)
-    assert edit.details == {"messages_before": 9, "messages_after": 2}
+    assert list(edit.details.items()) == [("messages_before", 9), ("messages_after", 2)]
     assert edit.inserted[0].parts == (SizeOnly("summary", tokens=800),)
     assert [m.id for m in session.view()] == [edit.inserted[0].id]
     assert session.skipped == {

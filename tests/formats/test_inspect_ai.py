@@ -140,9 +140,11 @@ def test_a_log_without_samples_is_refused_with_the_reason(source, reason):
 
 
 def test_a_bomb_is_refused_before_it_is_unpacked():
-    bomb = zipped(samples__1_epoch_1=b'{"messages": "' + b"x" * (8 << 20) + b'"}')
-    with pytest.raises(ReadError, match="bomb") as raised:
-        read_source(bomb)
+    bomb = b'{"messages": "' + b"x" * (8 << 20) + b'"}'
+    with pytest.raises(ReadError) as raised:
+        read_source(zipped(**{"samples__" + "n" * 99: bomb}))
+    name = "samples/" + "n" * 72  # 80 characters
+    assert raised.value.why == f"member '{name}' grows to 8,388,624 bytes: refused as a bomb."
     assert raised.value.path == "x.eval"
 
 

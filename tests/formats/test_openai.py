@@ -10,7 +10,7 @@ from source_builders import document, source, texts
 import ctxkit as ck
 from ctxkit.errors import ReadError
 from ctxkit.formats import detect_reader, openai, openai_responses
-from ctxkit.session import SizeOnly, Usage
+from ctxkit.session import Attachment, SizeOnly, Usage
 
 SYSTEM = {"role": "system", "content": "Be good."}
 ASK = {"role": "user", "content": "do"}
@@ -212,3 +212,20 @@ def test_records_without_a_request_are_refused_under_the_name_of_the_session() -
         openai.read_requests_as_one_conversation([{"a": 1}], "calls of today")
     assert raised.value.path == "calls of today"
     assert raised.value.why == "expected a request with messages, or a completion; found none."
+
+
+@pytest.mark.parametrize(
+    ("url", "picture"),
+    [
+        ("data:image/gif;base64,AA==", Attachment("image/gif", "AA==")),
+        ("data:;base64,AA==", Attachment("image/png", "AA==")),
+        ("data:" + "x" * 194 + ",AA==", Attachment("x" * 194, "AA==")),
+        # a comma behind 200 characters ends no type: the whole is an address
+        ("data:" + "x" * 195 + ",AA==", Attachment("image/png", "", "data:" + "x" * 195 + ",AA==")),
+        ("https://a.example/b,c.png", Attachment("image/png", "", "https://a.example/b,c.png")),
+    ],
+)
+def test_a_picture_has_the_type_and_data_of_its_data_url(url, picture):
+    content = [{"type": "image_url", "image_url": {"url": url}}]
+    (s,) = openai.read(document([{"role": "user", "content": content}, DONE]))
+    assert s.messages[0].parts == (picture,)

@@ -100,6 +100,18 @@ def test_a_storage_folder_gives_main_sessions_with_their_subagents(tmp_path):
     assert ck.read(tmp_path / "session/proj/ses_2.json").messages[0].text == "said 2"
 
 
+def test_a_stored_message_or_session_has_its_own_id_and_the_field_of_its_kind():
+    sniffed = {
+        (id_, field): opencode.sniff(Source("x.json", json.dumps({"id": id_, field: "x"}).encode()))
+        for id_ in ("msg_1", "ses_1", "x")
+        for field in ("sessionID", "directory")
+    }
+    assert {k for k, v in sniffed.items() if v} == {("msg_1", "sessionID"), ("ses_1", "directory")}
+    for info in ({"id": "ses_1"}, {"id": "x", "projectID": "p"}, {"id": "x"}, None):
+        export = json.dumps({"id": "x", "info": info, "messages": []}).encode()
+        assert opencode.sniff(Source("x.json", export)) == (info not in ({"id": "x"}, None))
+
+
 def test_a_storage_without_sessions_is_refused(tmp_path):
     for name in ("session/p", "message"):
         (tmp_path / name).mkdir(parents=True)

@@ -43,3 +43,6 @@ def test_a_part_belongs_to_the_message_that_it_names_and_without_a_name_to_the_c
         ("a", ["One.", "Two."]),
         ("b", ["Three."]),
     ]
+    unnamed = data.replace(b'"messageID": "a", ', b"")
+    (session,) = read_source(Source("run.jsonl", unnamed))
+    assert [m.text for m in session.messages] == ["One.\nTwo.", "Three."]

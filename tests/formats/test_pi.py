@@ -118,6 +118,18 @@ def test_a_compaction_keeps_what_follows_its_first_kept_entry() -> None:
     )
 
 
+@pytest.mark.parametrize("first_kept", [{}, {"firstKeptEntryId": "c"}, {"firstKeptEntryId": "?"}])
+def test_a_compaction_without_a_first_kept_entry_removes_all_before_it(first_kept) -> None:
+    cut = {"type": "compaction", "id": "c", "parentId": "b", "summary": "S", **first_kept}
+    s = read(HEAD, said("a", None, "1"), said("b", "a", "2"), cut, said("d", "c", "3"))
+    assert (texts(s.view()), s.edits[0].targets) == (["S", "3"], ("a", "b"))
+    unknown = "expected the first kept entry to exist; nothing was kept"
+    assert [f.why for f in s.faults] == [unknown] * (first_kept.get("firstKeptEntryId") == "?")
+    again = cut | {"id": "e", "parentId": "c", "summary": "T", "firstKeptEntryId": "b"}
+    s = read(HEAD, said("a", None, "1"), said("b", "a", "2"), cut, again)
+    assert texts(s.view()) == ["T", "2"]
+
+
 def test_the_first_kept_line_of_version_1_counts_the_header() -> None:
     head = {"type": "session", "id": "s", "provider": "p", "modelId": "m"}
     plain = [

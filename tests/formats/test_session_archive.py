@@ -163,6 +163,8 @@ def test_a_kill_between_a_copy_and_its_note_loses_and_doubles_nothing(
     copied = (tmp_path / "kept").rglob("*.jsonl")
     found = [pa.CompressedInputStream(p.open("rb"), "zstd").read() for p in copied]
     assert sorted(found) == sorted([file.read_bytes()] if grown else [file.read_bytes(), older])
+    marks = [p.stem.partition("~")[2] for p in (tmp_path / "kept").rglob("*~*.jsonl")]
+    assert [len(mark) for mark in marks] == ([] if grown else [12])
 
 
 def test_the_same_content_takes_its_room_once(home: Path, tmp_path: Path):
@@ -271,6 +273,8 @@ def test_a_database_that_grew_is_kept_anew_by_session(home: Path, tmp_path: Path
     assert ck.keep(tmp_path / "kept", home, tools="opencode")["what"].tolist() == ["changed"]
     (session,) = ck.read_all(tmp_path / "kept", progress=False)
     assert session.messages[-1].id == "msg_x"
+    (copy,) = (tmp_path / "kept").rglob("*.jsonl")
+    assert len(copy.stem) == 16  # of a hash
 
 
 def test_a_session_that_a_database_no_longer_has_stays_and_the_others_are_there_once(
@@ -309,6 +313,32 @@ def test_two_at_once_do_not_mix(home: Path, tmp_path: Path, monkeypatch: pytest.
         pytest.raises(CtxkitError, match="Another keep"),
     ):
         ck.keep(tmp_path / "kept", home)
+
+
+def test_an_archive_that_cannot_be_written_is_named_in_300_characters(tmp_path: Path):
+    (tmp_path / "f").write_text("")
+    folder = tmp_path / "f" / ("n" * 200) / ("m" * 200)
+    with pytest.raises(CtxkitError) as raised:
+        ck.keep(folder, tmp_path)
+    assert str(raised.value).startswith(f"The archive could not be written: {tmp_path}")
+    assert len(str(raised.value)) == len("The archive could not be written: ") + 300 + len(".")
+
+
+def test_why_a_file_was_not_copied_is_said_in_300_characters(
+    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    for error, why in (
+        (CtxkitError("w" * 400), "w" * 299 + "…"),
+        (CtxkitError(""), "CtxkitError"),
+        (PermissionError(13, "No", "a.jsonl"), "a.jsonl: No"),
+    ):
+
+        def refuse(*_, error=error):
+            raise error
+
+        monkeypatch.setattr(archive_and_search.LogCopyArchiveWriter, "copy_original", refuse)
+        (row,) = ck.keep(tmp_path / "kept", home, tools="pi").to_dict("records")
+        assert (row["what"], row["why"]) == ("failed", why)
 
 
 # -- names that are no UTF-8, and links ---------------------------------------------------------------------------------
@@ -437,6 +467,12 @@ def test_subagents_of_subagents_are_searched_too(tmp_path: Path):
     told = session(user("go"), id="top", children=(session(id="mid", children=(leaf,)),))
     ck.write(told, tmp_path / "top.jsonl")
     assert ck.find(tmp_path, "needle")["session"].tolist() == ["leaf"]
+
+
+def test_a_hit_has_200_characters_of_its_sessions_id_and_400_of_its_text():
+    long = session(user(f"a {'w' * 450} b"), id="i" * 250)
+    (hit,) = ck.find([long], "w" * 450).to_dict("records")
+    assert (len(hit["session"]), len(hit["text"])) == (200, 400)
 
 
 def test_arguments_of_calls_are_searched_and_rows_are_bounded(home: Path, tmp_path: Path):

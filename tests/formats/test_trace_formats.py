@@ -133,6 +133,38 @@ def test_an_attribute_nested_without_end_does_not_stop_the_reading_of_its_trace(
     assert s.messages == plain.messages
 
 
+def write_typed_value(value: object) -> dict:
+    """Return a JSON value as OTLP's typed value."""
+    match value:
+        case dict():
+            pairs = [{"key": k, "value": write_typed_value(v)} for k, v in value.items()]
+            return {"kvlistValue": {"values": pairs}}
+        case list():
+            return {"arrayValue": {"values": [write_typed_value(v) for v in value]}}
+        case bool():
+            return {"boolValue": value}
+        case int():
+            return {"intValue": str(value)}
+        case _:
+            return {"stringValue": value}
+
+
+def test_messages_as_typed_values_are_those_of_their_json():
+    data = (Path(__file__).parent / "golden/otel.json").read_bytes()
+    arguments = rb"""{\"n\": -3, \"all\": true, \"path\": \"notes.txt\"}"""
+    data = data.replace(rb"""{\"path\": \"notes.txt\"}""", arguments)
+    (plain,) = read_source(Source("t.json", data))
+    trace = json.loads(data)
+    for one_span in trace["resourceSpans"][0]["scopeSpans"][0]["spans"]:
+        for attribute in one_span["attributes"]:
+            if attribute["key"].endswith(("messages", "instructions")):
+                text = attribute["value"]["stringValue"]
+                attribute["value"] = write_typed_value(json.loads(text))
+    (typed,) = read_source(Source("t.json", json.dumps(trace).encode()))
+    assert typed.log == plain.log
+    assert typed.messages[2].tool_calls[0].arguments == {"n": -3, "all": True, "path": "notes.txt"}
+
+
 def test_spans_one_a_line_and_without_content():
     plain = {
         "gen_ai.request.model": "m",

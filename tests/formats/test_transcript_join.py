@@ -164,6 +164,32 @@ def test_a_subagent_is_the_transcripts(tmp_path):
     assert child.messages[0].role == "system"
 
 
+def test_a_subagent_without_a_tool_call_is_the_one_with_the_same_first_prompt(tmp_path):
+    bodies = BodyFolder(tmp_path / "bodies")
+    task = {"type": "tool_use", "id": "toolu_task", "name": "Task", "input": {"prompt": "Look."}}
+    bodies.call([{"role": "user", "content": "Repair it."}], [task])
+    found = [{"type": "text", "text": "It is red."}]
+    bodies.call([{"role": "user", "content": "Look. "}], found, source="agent:builtin:explore")
+    out = Transcript(bodies.folder / "s.jsonl")
+    out.user("Repair it.")
+    out.reply(0, [task])
+    result = {"type": "tool_result", "tool_use_id": "toolu_task", "content": "It is red."}
+    out.user([result], toolUseResult={"agentId": "a1"})
+    (bodies.folder / "s" / "subagents").mkdir(parents=True)
+    for agent, prompt in (("a0", "Write."), ("a1", "Look."), ("a2", "Test.")):
+        path = bodies.folder / "s" / "subagents" / f"agent-{agent}.jsonl"
+        side = Transcript(path, agentId=agent, isSidechain=True)
+        side.user(prompt)
+        side.reply(1, found)
+    children = ck.read(bodies.folder).children
+    assert [(c.id, c.agent, c.messages[0].role) for c in children] == [
+        ("agent-a1", "a1", "system"),
+        ("agent-a0", "a0", "user"),
+        ("agent-a2", "a2", "user"),
+    ]
+    assert [c.path_.rpartition("-")[2] for c in children] == ["a1.jsonl", "a0.jsonl", "a2.jsonl"]
+
+
 def test_a_side_thread_that_no_subagent_shares_stays_apart(tmp_path):
     bodies, out, _ = write_call_of_subagent(tmp_path)
     (bodies.folder / "s" / "subagents").mkdir(parents=True)

@@ -8,6 +8,7 @@ import ctxkit as ck
 from ctxkit._internal import choose_text_colour
 from ctxkit.metrics import count_groups_by_call
 from ctxkit.plots import composition_data
+from ctxkit.plots.composition_chart import Tile, TileMap
 from ctxkit.tokens import estimated_counter
 
 COUNTER = estimated_counter()
@@ -60,3 +61,24 @@ def test_tiles_sum_up_to_the_prompt():
         assert not inner or sum(inner) == parent
     inks = zip(trace["marker"]["colors"][1:], trace["textfont"]["color"][1:], strict=True)
     assert all(ink == choose_text_colour(fill) for fill, ink in inks)
+
+
+def test_tiles_have_the_sums_and_colours_of_their_parts_and_bounded_names():
+    tiles = (
+        Tile(name="n" * 70, tokens=30, colour="#000000", note="m" * 130),
+        Tile(name="<b>", tokens=1_000, parent=0, note="<i>"),
+        Tile(name="last", tokens=5),
+    )
+    figure = TileMap(whole="<all>", tiles=tiles).plotly()
+    (trace,) = figure["data"]
+    columns = (trace[k] for k in ("ids", "parents", "labels", "values", "text", "customdata"))
+    assert list(zip(*columns, strict=True)) == [
+        ("whole", "", "&lt;all&gt;", 35, "35", ""),
+        ("0", "whole", "n" * 59 + "…", 30, "30", "m" * 119 + "…"),
+        ("1", "0", "&lt;b&gt;", 1_000, "1,000", "&lt;i&gt;"),
+        ("2", "whole", "last", 5, "5", ""),
+    ]
+    assert trace["marker"]["colors"] == ["rgba(128,128,128,0.15)", *(t.colour for t in tiles)]
+    assert trace["textfont"]["color"][1] == choose_text_colour("#000000")
+    assert (trace["branchvalues"], trace["maxdepth"], trace["name"]) == ("total", 3, "&lt;all&gt;")
+    assert figure["layout"]["margin"] == {"l": 8, "r": 8, "t": 44, "b": 8}

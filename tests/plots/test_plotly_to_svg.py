@@ -30,7 +30,11 @@ from ctxkit.plots.cumulative_agent_input_and_threshold_charts import (
     HandoffMark,
     draw_cumulative_input_chart,
 )
-from ctxkit.plots.plotly_axes_and_traces_as_numbers import SEQUENTIAL_COLOURS, interpolate_colours
+from ctxkit.plots.plotly_axes_and_traces_as_numbers import (
+    SEQUENTIAL_COLOURS,
+    convert_treemap_to_bars,
+    interpolate_colours,
+)
 from ctxkit.plots.sweep_charts import HeatmapDrawing
 
 TABLE = pd.DataFrame({"x": [1, 2, 3, 4], "y": [4.0, 1.0, 3.0, 2.0], "name": [EVIL, "b", "b", "c"]})
@@ -176,6 +180,44 @@ def test_bars_stack_and_lie_where_the_figure_says():
     assert second[1] == pytest.approx(2 * first[1], abs=0.2)
 
 
+@pytest.mark.parametrize(
+    ("trace", "bars"),
+    [
+        # names that stand twice are one bar; a part without a size has none
+        (
+            {"labels": ["a", "b", "a", "c"], "values": [0.5, 9, 2, 0]},
+            [("a", 2.5, "2.5"), ("b", 9, "9")],
+        ),
+        # the parts of a single root stand for it, by id or by label
+        (
+            {"labels": ["all", "b", "c", "d"], "parents": ["", "0", "0", "1"],
+             "ids": ["0", "1", "2", "3"], "values": [7, 4, 3, 4]},
+            [("c", 3, "3"), ("b", 4, "4")],
+        ),
+        (
+            {"labels": ["all", "b", "c"], "parents": ["", "all", "all"], "values": [7, 4, 0.25]},
+            [("c", 0.25, "0.25"), ("b", 4, "4")],
+        ),
+        ({"labels": ["all"], "parents": [""], "values": [7]}, [("all", 7, "7")]),
+        ({"labels": ["a", "b"]}, [("a", 1, "1"), ("b", 1, "1")]),
+        (
+            {"labels": [f"p{n}" for n in range(30)], "values": [1_000 + n for n in range(30)]},
+            [(f"p{n}", 1_000 + n, f"{1_000 + n:,}") for n in range(6, 30)],  # the 24 largest
+        ),
+    ],
+)  # fmt: skip
+def test_a_pie_or_treemap_becomes_bars_of_its_outermost_parts(trace, bars):
+    made = convert_treemap_to_bars(trace)
+    assert list(zip(made["y"], made["x"], made["text"], strict=True)) == bars
+    assert (made["type"], made["orientation"]) == ("bar", "h")
+    colours = ["#010203", "url(x)", "#040506", "#070809"] * 8
+    inks = convert_treemap_to_bars(trace | {"marker": {"colors": colours}})["marker"]["color"]
+    first = {name: i for i, name in reversed([*enumerate(trace["labels"])])}
+    drawn = zip(made["y"], made["marker"]["color"], inks, strict=True)
+    for name, plain, ink in drawn:
+        assert ink == (plain if first[name] % 4 == 1 else colours[first[name]])
+
+
 def test_the_totals_of_a_strip_stand_under_its_bar():
     strip = ck.plots.strip(ck.samples.path("billing"), 150)
     picture = strip.drawing.svg()
@@ -195,6 +237,45 @@ def test_totals_stand_in_the_order_of_their_blocks_and_below_the_first_of_them()
     places = [n["x"] for n in notes]
     assert places == sorted(places)
     assert 1_661 <= places[1] < 2_200
+
+
+def test_totals_of_thin_blocks_stand_beside_each_other_in_half_the_height_of_the_row():
+    kinds = tuple((name, "#000000") for name in ("read", "written", "a name of twenty", "fresh"))
+    spans = tuple(BlockSpan(start, n, kind, "a block") for start, n, kind in (
+        (0, 10, 0), (10, 10, 1), (20, 480, 2), (500, 500, 3)
+    ))  # fmt: skip
+    rows = (BlockRow("now", ()), BlockRow("without it", spans))
+    notes = BlockRowsDrawing(kinds=kinds, rows=rows).plotly()["layout"]["annotations"]
+    # a character of a total, and one between two totals, take 0.0105 of the width, at most 0.18
+    ends = [0, 8 * 10.5, (8 + 11) * 10.5, 500]
+    assert [(n["x"], n["y"], n["xanchor"], n["yanchor"]) for n in notes] == [
+        (pytest.approx(x), 1.25, "left", "top") for x in ends
+    ]
+    late = BlockRow("", tuple(s._replace(start=s.start + 9_000) for s in spans))
+    notes = BlockRowsDrawing(kinds=kinds, rows=(late,)).plotly()["layout"]["annotations"]
+    widths = [0.0105 * 11, 0.18, 0.0105 * 10]  # of the totals after the first
+    assert [(n["x"], n["xanchor"]) for n in notes] == [
+        (pytest.approx(10_000 * (1 - sum(widths[n:]))), "right") for n in range(4)
+    ]
+
+
+def test_several_prompts_have_their_names_beside_rows_of_70_pixels():
+    block = BlockSpan(0, 5, 0, "a block")
+    for n in range(3):
+        rows = tuple(BlockRow(f"<row {i}>", (block,)) for i in range(n))
+        drawing = BlockRowsDrawing(kinds=(("read", "#000000"),), rows=rows)
+        layout = drawing.plotly()["layout"]
+        assert layout["margin"] == {"l": 90 if n > 1 else 12, "r": 12, "t": 44, "b": 84}
+        assert layout["height"] == 170 + 70 * n
+        assert layout["xaxis"]["range"] == [0, 5 if n else 1]
+        y_axis = layout["yaxis"]
+        assert (y_axis["showticklabels"], y_axis["type"]) == (n > 1, "category")
+        assert y_axis["range"] == [max(n, 1) - 0.4, -0.35]  # the first row on top
+        assert drawing.still_height == 50 + 62 * max(n, 1)
+        traces = drawing.plotly()["data"]
+        assert [t["y"] for t in traces] == [[f"&lt;row {i}&gt;" for i in range(n)]] * bool(n)
+    empty = BlockRowsDrawing(kinds=(), rows=(BlockRow("", (BlockSpan(0, 0, 0, ""),)),))
+    assert empty.plotly()["layout"]["xaxis"]["range"] == [0, 1]
 
 
 def test_the_figure_of_a_cell_can_be_read_on_its_colour():

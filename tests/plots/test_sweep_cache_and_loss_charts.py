@@ -83,6 +83,13 @@ def test_a_comparison_has_a_frontier_too():
 def test_a_heat_map_has_a_cell_for_each_pair_of_settings():
     cells = {(c.x, c.y): (c.z, c.sessions) for c in heatmap_data(runs(), "keep", "window")}
     assert cells == {(1, 10): (3.5, 6), (2, 10): (4.5, 6), (1, 20): (5.5, 6)}
+    # a run without one of the two settings is in no cell
+    missing = runs().assign(keep=lambda f: f["keep"].where(f["rules"] != "a"))
+    assert {(c.x, c.y) for c in heatmap_data(missing, "keep", "window")} == {(2, 10), (1, 20)}
+    assert {(c.x, c.y) for c in heatmap_data(missing, "window", "keep")} == {(10, 2), (20, 1)}
+    for x, y in (("keep", "depth"), ("depth", "keep")):
+        with pytest.raises(ck.BadArguments, match="depth"):
+            heatmap_data(runs(), x, y)
     chart = ck.plots.heatmap(runs(), x="keep", y="window")
     assert chart.figure().data[0].z[1][1] is None
     # 34 pixels for each of at least three rows, and more where the name of the axis is long

@@ -15,6 +15,7 @@ from ctxkit.policies import (
     offline_summarisers,
 )
 from ctxkit.policies.texts import message_lines_for_extracts
+from ctxkit.session import Message, Text
 
 # ruff: noqa: PT018  settings read best as keywords, twins of a rule in one line
 
@@ -181,5 +182,15 @@ def test_messages_without_a_log_are_read_once_for_several_extracts(monkeypatch):
     first, second = ([user(f"Part {n}. Never touch {n}.")] for n in range(2))
     assert [count_lines_read(first, 10), count_lines_read(first, 20)] == [2, 0]
     assert [count_lines_read(second, 10), count_lines_read(first, 10)] == [2, 2]
+    first_result = {"role": "tool", "tool": "ls", "parts": (Text("Never touch it."),)}
+    for other, lines_n in (
+        ({}, 1),
+        ({"tool": "cat"}, 2),
+        ({"is_error": True}, 2),
+        ({"parts": (Text("Never."),)}, 2),
+        ({"role": "assistant", "tool": None}, 2),
+    ):
+        pair = [Message(**first_result), Message(**first_result | other)]
+        assert count_lines_read(pair, 50) == lines_n  # an equal result is read once
     monkeypatch.setattr(message_lines_for_extracts, "MAX_CACHED_LINES", 2)
     assert [count_lines_read(second, 10), count_lines_read(second, 20)] == [2, 2]

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from random import Random
 from types import SimpleNamespace
 
 import pytest
@@ -76,6 +77,23 @@ def test_triggers_join():
     assert due(no | (lambda h, budget: True), *log) and due((lambda h, budget: True) & yes, *log)
     assert not due(t.Never(), *log) and due(t.Always(), *log)
     assert due(t.AtCalls((0,)), *log) and not due(t.AtCalls((1,)), *log)
+
+
+def test_joined_triggers_are_due_at_the_calls_of_their_sets():
+    """The first call of the intersection, union or complement, from any call on."""
+    chance = Random(3)
+    for parts_n in (1, 2, 3, 4, 5) * 20:
+        sets = [set(chance.sample(range(12), chance.choice((3, 9)))) for _ in range(parts_n)]
+        parts = [t.AtCalls(tuple(calls)) for calls in sets]
+        for trigger, calls in (
+            (t.Both(parts), set.intersection(*sets)),
+            (t.Either(parts), set.union(*sets)),
+            (t.Not(parts[0]), set(range(12)) - sets[0]),
+            (t.Both([*parts, t.Always()]) & ~t.Never(), set.intersection(*sets)),
+        ):
+            for start, stop in ((0, 12), (3, 9), (7, 7)):
+                first = min((c for c in calls if start <= c < stop), default=stop)
+                assert trigger.first(SimpleNamespace(), start, stop) == first
 
 
 def test_a_trigger_must_answer_yes_or_no():

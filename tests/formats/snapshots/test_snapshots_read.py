@@ -309,14 +309,18 @@ def test_growth_in_steps_gives_what_one_reading_gives(tmp_path):
     assert len(same(path)) == 201
 
 
-def test_a_log_that_grows_before_the_last_keeps_the_order_of_files(tmp_path):
+def test_a_log_that_grows_before_the_last_keeps_the_order_of_files(tmp_path, own_cache):
     for i in (1, 3):
         write(tmp_path / f"ctx_snapshots_{i}.jsonl", text(records(100, seed=i)))
     same(tmp_path)
     with (tmp_path / "ctx_snapshots_1.jsonl").open("a") as f:
         f.write(ROW + "\n")
-    for _ in range(3):  # gathered, put in order, mapped
+    generations = []
+    for _ in range(4):
+        generations.append({f.parent.name for f in own_cache.rglob("turn.*.bin")})
         assert same(tmp_path)["session"][100] == "77d6be00"
+    first, gathered, in_order, mapped = generations
+    assert first == gathered != in_order == mapped  # one new line does not write all rows again
     write(tmp_path / "ctx_snapshots_2.jsonl", MARKER + "\n")
     for _ in range(3):
         assert same(tmp_path)["agent"][101] == "system"
