@@ -64,6 +64,7 @@ def run_pytest(folder: Path, *arguments: str, **files: str) -> subprocess.Comple
         "forked_workers",
         "-p",
         "no:nbval",
+        f"--basetemp={folder / 'temporary'}",
         "-q",
         *arguments,
     ]
