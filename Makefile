@@ -7,7 +7,7 @@ PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 # the uv of the machine, else the one that pip puts into the environment
 UV     ?= $(shell command -v uv || echo $(BIN)/uv)
 # Forks of one process share imports and collection; elsewhere than on Linux libraries may not survive a fork.
-WORKERS := $(if $(filter Linux,$(shell uname)),--workers 6,-n 4 --dist worksteal)
+WORKERS := $(if $(filter Linux,$(shell uname)),--workers 4,-n 4 --dist worksteal)
 # JupyterLab refuses to run as root unless told that it is meant, as in a container.
 ROOT   := $(if $(filter 0,$(shell id -u)),--allow-root)
 

@@ -1,8 +1,8 @@
-"""Run tests in forks of the process that collected them: `pytest --workers 6 tests`.
+"""Run tests in forks of the process that collected them: `pytest --workers 4 tests`.
 
 A worker of pytest-xdist is a new interpreter: it imports all libraries and collects all tests for
-itself. A fork has both already and costs next to nothing, so there can be more workers than cores,
-and while one test waits another one runs.
+itself. A fork has both already and costs next to nothing. With two workers a core, one test runs
+while another waits; more than that only contend for the processor's caches.
 
 Tests of one file run one after the other in the same worker, and so do those of a folder that
 shares a fixture: what they share is made once. A worker that has run such a batch takes the number
