@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+from importlib import resources
 from math import exp, log, sqrt
 
 import numpy as np
@@ -78,6 +80,17 @@ def test_the_policy_and_the_model_choose_the_distribution():
     )
     assert there.factor == pytest.approx(1 / back.factor)
     assert there.low == pytest.approx(1 / back.high)
+
+
+def test_each_study_has_the_columns_of_its_row_in_the_file():
+    file = resources.files("ctxkit.metrics") / "elongation.csv"
+    lines = [line for line in file.read_text("utf-8").splitlines() if not line.startswith("#")]
+    rows = list(csv.DictReader(lines, delimiter=";"))
+    studies = [study._asdict() for study in run_elongation_from_studies.load_studies()]
+    assert [{k: str(v) for k, v in study.items()} for study in studies] == [
+        {**row, "ratio": str(float(row["ratio"])), "error": str(float(row["error"]))}
+        for row in rows
+    ]
 
 
 def test_the_interval_holds_eight_of_ten_models_that_were_left_out():
