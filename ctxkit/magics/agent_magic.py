@@ -458,7 +458,7 @@ def describe_dry_run(
     rows = [f"{n:>9,}  {name}" for n, (name, _) in zip(sizes, parts, strict=True)]
     limit = context.run.budget.limit
     head = (
-        f"Would send {len(messages)} messages, {tokens:,}/{limit:,} tokens"
+        f"Would send {pluralize(len(messages), 'message')}, {tokens:,}/{limit:,} tokens"
         f" ({format_percent(tokens / limit)}), to {model.name}."
     )
     due = ["A compaction would come first."] if _would_compact(trial, rules) else []

@@ -471,7 +471,7 @@ class ContextReport(msgspec.Struct, frozen=True, kw_only=True):
         if not self.is_known:
             return f"Size unknown; {pluralize(self.messages_n, 'message')} without content"
         size = f"{self.prompt_tokens:,} tokens ({self.prompt_source})"
-        return f"{size} {self.fullness}, {self.messages_n} messages"
+        return f"{size} {self.fullness}, {pluralize(self.messages_n, 'message')}"
 
     def _explain_sizes(self) -> str:
         if not self.is_known:

@@ -377,7 +377,7 @@ def format_call_heading(call_view: CallView, calls: int) -> str:
         full = f", {format_percent(call_view.tokens / call_view.limit)} of {call_view.limit:,}"
     model = f" · {sanitize_line(call_view.model, 50)}" if call_view.model else ""
     where = f"Call {call_view.call} (of 0 to {calls - 1}) · turn {call_view.turn}"
-    return f"{where} · {size}{full} · {len(call_view.items):,} messages{model}"
+    return f"{where} · {size}{full} · {pluralize(len(call_view.items), 'message')}{model}"
 
 
 def render_growth_chart(prompts: Sequence[int | None], limit: int | None, at: int | None) -> str:

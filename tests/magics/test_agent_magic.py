@@ -128,7 +128,9 @@ def test_a_cell_is_taken_as_it_stands(shell):
 
 
 def test_a_dry_run_sends_and_keeps_nothing(shell):
-    assert "tool descriptions" in repr(run(shell, "%%agent --dry-run\nWhat?"))
+    first = repr(run(shell, "%%agent --dry-run\nWhat?"))
+    assert "tool descriptions" in first
+    assert "Would send 1 message, " in first
     files, more = (
         re.search(
             r"([\d,]+)  tool descr", repr(run(shell, f"%%agent --dry-run --tools {t}\nWhat?"))

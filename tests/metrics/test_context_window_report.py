@@ -105,7 +105,8 @@ def test_the_limit_is_recorded_else_of_the_table_else_missing_as_in_every_view()
     assert at() == (None, None)
     unknown = session(user(), assistant(usage=usage(100), model="no-such-model"))
     assert "of an unknown window" in ck.report(unknown).to_text()
-    assert "%" not in ck.report(unknown)._format_size()
+    size = ck.report(unknown)._format_size()
+    assert size == "100 tokens (recorded) of an unknown window, 1 message"
     assert "of an unknown window" in ck.plots.composition(unknown, 0).caption
     assert pd.isna(ck.frame(unknown, per="call")["context_limit"].iloc[0])
     assert pd.isna(ck.score(unknown)["window_tokens"])

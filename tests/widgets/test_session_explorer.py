@@ -184,6 +184,9 @@ def test_a_page_without_a_kernel_holds_the_list_and_the_texts(story):
 def test_it_has_a_text_twin_and_an_html_twin(story):
     bundle = explore(story)._repr_mimebundle_()
     assert "Call 2 (of 0 to 2)" in bundle["text/plain"]
+    first = explore(story, call=0)._repr_mimebundle_()["text/plain"]
+    assert " · 1 message" in first
+    assert " · 1 messages" not in first
     assert "Largest messages" in bundle["text/html"]
 
 
