@@ -95,6 +95,15 @@ def test_an_inserted_message_that_is_left_out_is_no_row_of_the_log():
     assert sent.of(session(*LOG)).left_out(2) == {0: "a trim"}
 
 
+def test_rules_prune_the_next_prompt_and_no_call_that_another_process_made():
+    rules = Rules(pruning=lambda h, _budget: h.drop(1, "old"))
+    sent = SentPrompts()
+    sent.begin(run_rules(MessageLog.of(LOG, Fours()), rules))
+    of = sent.of(session(*LOG[:-1], assistant("elsewhere", id="x")))
+    assert list(of.left_out(None)) == [0]
+    assert of.left_out(2) == {}
+
+
 def test_changes_of_a_changed_call_are_all_of_it(prompts):
     items = tuple(i.message for i in prompts.of(session(*LOG)).sent(2) if i.message.id != "fixed")
     prompts.changed(items[:3], "a trim")

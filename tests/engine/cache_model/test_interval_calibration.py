@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from statistics import fmean
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -87,6 +88,20 @@ def test_each_kind_of_evidence_is_calibrated_by_its_own_errors(evidence):
     for name in ("alone", "folder", "known"):
         spoilt = compute_interval_stretch(MissRateEstimator(spoil(name), row), row.calls, evidence)
         assert (spoilt != true) == (name == evidence)
+
+
+def test_four_developers_that_taught_a_kind_are_near(monkeypatch):
+    asked = []
+
+    def select(*_, is_near):
+        asked.append(is_near)
+        return []
+
+    monkeypatch.setattr(interval_calibration, "select_calibration_sessions", select)
+    for teachers in (3, 4):
+        rates = SimpleNamespace(teachers=teachers, training=[], target=None)
+        assert compute_interval_stretch(rates, 40, "alone") is None
+    assert asked == [False, True]
 
 
 def test_the_errors_of_three_developers_are_too_few():

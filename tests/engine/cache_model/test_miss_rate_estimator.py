@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -378,6 +379,15 @@ def test_a_session_is_halved_where_each_half_has_two_calls():
     calls = (FIRST, SECOND, THIRD, THIRD, THIRD)
     halves = [make_case()._replace(calls=calls[:n]).half_size for n in range(6)]
     assert halves == [0, 0, 0, 0, 2, 2]
+
+
+def test_evidence_is_the_developers_own_logs_else_the_time_since_the_folders_last_session():
+    away = with_initial_idle((FIRST, SECOND), 77.0)
+    known = SimpleNamespace(own=[TARGET])
+    unknown = SimpleNamespace(own=[])
+    cases = [(away, known), (away, unknown), ((FIRST, SECOND), unknown), ((), unknown)]
+    found = [make_case()._replace(calls=calls, rates=rates).evidence for calls, rates in cases]
+    assert found == ["known", "folder", "alone", "alone"]
 
 
 def test_the_split_is_off_by_the_tokens_of_each_call_over_all_prompts():
