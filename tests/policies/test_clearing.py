@@ -18,12 +18,14 @@ from ctxkit.policies import (
     ReplyShortening,
     ResultEvictionOverBudget,
     Rules,
+    count_chars,
 )
 from ctxkit.policies.result_clearing_and_cache_ttl import (
     EVICTED_PREFIX,
     PAIR_PLACEHOLDER,
     compute_stable_window_size,
 )
+from ctxkit.tokens import ContextBudget
 
 LONG = "long result " * 50
 
@@ -223,6 +225,29 @@ def test_no_names_allow_all_tools():
     assert results(rule(h, ROOM)).count(CLEARED_PLACEHOLDER) == 4
     assert results(replace(rule, allow=())(h, ROOM)) == results(rule(h, ROOM))
     assert replace(rule, deny=("read*",))(h, ROOM) is h
+
+
+@pytest.mark.parametrize("persists", [False, True])
+def test_results_are_trimmed_where_the_prompt_has_the_share_of_the_windows_characters(persists):
+    rule = CacheTtl(
+        ttl_seconds=0,
+        keep_last_assistants=1,
+        soft_trim_ratio=0.5,
+        soft_trim_max_chars=100,
+        soft_trim_head_chars=20,
+        soft_trim_tail_chars=20,
+        hard_clear=False,
+        persists=persists,
+    )
+    asked = call()
+    log = [user(), asked, result("r" * 400, asked), assistant("end")]
+    chars = sum(map(count_chars, log))
+    h = shown(*log, user("u" * (2 - chars % 2)), time=1e9)
+    window = (chars + 2 - chars % 2) // 2  # half of it, at four characters a token, is all
+    trimmed = [
+        len(results(rule(h, ContextBudget(window + more, 0, CHARS)))[0]) < 400 for more in (0, 1)
+    ]
+    assert trimmed == [True, False]
 
 
 @pytest.mark.parametrize(("max_tokens", "evicted_n"), [(2_001, 0), (2_000, 3)])
