@@ -215,6 +215,4 @@ def decimate_stacked_bands(bands: Sequence[NDArray[Any]], n: int) -> NDArray[np.
     bends = np.abs(np.diff(np.vstack([heights, total]), n=2)).max(axis=0)
     chosen = [np.argsort(-bends, kind="stable")[: n // 2] + 1, decimate_points(total, n // 4)]
     chosen += [decimate_points(band, n // (4 * len(heights))) for band in heights]
-    # An extreme of a band is not necessarily one of a bin that was chosen, nor a bend.
-    chosen += [heights.argmin(axis=1), heights.argmax(axis=1)]
     return np.unique(np.concatenate(chosen)).astype(np.int64)

@@ -105,6 +105,8 @@ def test_the_bound_is_the_users_and_what_is_no_share_is_refused(found):
     made = ck.compare(SAMPLE, ["strands", "none"], progress=False, max_loss=0.85)
     assert made.verdict.startswith("Cheapest of those that lose no more than 85 %: strands, $1.19")
     with pytest.raises(ck.BadArguments, match="max_loss is a share from 0 to 1"):
+        ck.sweep([], "none", max_loss=2, progress=False)  # before there are found no sessions
+    with pytest.raises(ck.BadArguments, match="max_loss is a share from 0 to 1"):
         ck.compare(SAMPLE, ["none"], max_loss=20)
 
 

@@ -31,6 +31,14 @@ def test_every_rule_of_the_user_has_a_line_in_the_picture():
     assert "against it" not in chart.head, "a column without a value"
 
 
+def test_names_along_the_axis_are_cut_at_24_characters():
+    trace = Trace(name="a", x=[0, 1], y=[1.0, 2.0])
+    axes = XyDrawing(x="policy", y="n", traces=(trace,), ticks=("n" * 30, "m" * 24))
+    axis = axes.plotly()["layout"]["xaxis"]
+    assert axis["tickvals"] == [0, 1]
+    assert axis["ticktext"] == ["n" * 23 + "…", "m" * 24]
+
+
 @pytest.mark.parametrize(("end", "step"), [(9, 1), (337, None)])
 def test_a_whole_axis_has_a_tick_at_each_step_only_where_it_is_short(end, step):
     """Else plotly chooses round numbers: 50, 100, not 28, 56, 84."""
