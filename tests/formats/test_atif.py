@@ -6,6 +6,7 @@ import json
 
 import ctxkit as ck
 from ctxkit.formats import Source, read_source
+from ctxkit.session import Attachment, Text
 
 
 def read(*steps: dict, **more):
@@ -39,6 +40,20 @@ def test_the_hand_off_takes_the_place_of_what_was_said(real):
     assert edit.details["sessions"][0].endswith("summarization-1-summary")
     assert [m.role for m in s.view(3)] == ["user", "summary"]
     assert edit.inserted[0].text.startswith("Here are the answers")
+
+
+def test_an_image_has_the_path_and_type_of_its_source():
+    images = [
+        {"type": "image", "source": {"media_type": "image/jpeg", "path": "images/a.jpg"}},
+        {"type": "image", "source": {"path": "b.png"}},
+    ]
+    asked = {"source": "user", "message": [*images, {"type": "text", "text": "go"}]}
+    session = read(asked, {"source": "agent", "message": "hi"})
+    assert session.messages[0].parts == (
+        Attachment("image/jpeg", url="images/a.jpg"),
+        Attachment("image/png", url="b.png"),
+        Text("go"),
+    )
 
 
 def test_a_run_that_goes_on_elsewhere_ends_in_its_compaction(real):

@@ -96,6 +96,22 @@ def test_no_messages_is_an_error() -> None:
         openai.read(document({"choices": []}))
 
 
+@pytest.mark.parametrize(
+    ("fields", "text"),
+    [
+        ({"thinking": "a", "reasoning": "b", "text": "c"}, "a"),
+        ({"thinking": "", "reasoning": "b", "text": "c"}, "b"),
+        ({"text": "c", "content": "d"}, "c"),
+        ({"content": "d", "summary": [{"text": "e"}]}, "d"),
+        ({"summary": [{"text": "e"}, {"text": "f"}]}, "e\nf"),
+    ],
+)
+def test_reasoning_is_the_first_of_its_fields_that_has_text(fields, text):
+    reply = {"role": "assistant", "content": [{"type": "reasoning", **fields}]}
+    (s,) = openai.read(document([ASK, reply, DONE]))
+    assert s.messages[1].parts[0].text == text
+
+
 # -- Responses -------------------------------------------------------------------------------------------------------
 
 USER_ITEM = {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "do"}]}
@@ -229,3 +245,12 @@ def test_a_picture_has_the_type_and_data_of_its_data_url(url, picture):
     content = [{"type": "image_url", "image_url": {"url": url}}]
     (s,) = openai.read(document([{"role": "user", "content": content}, DONE]))
     assert s.messages[0].parts == (picture,)
+
+
+@pytest.mark.parametrize("damaged", ["x", 3, None])
+def test_an_item_before_a_compaction_that_is_no_object_is_passed_over(damaged):
+    kept = {"type": "compaction", "encrypted_content": "e" * 10}
+    response = {"object": "response.compaction", "output": [damaged, USER_ITEM, kept]}
+    (s,) = openai_responses.read(source({"request": {"input": [USER_ITEM]}, "response": response}))
+    assert [m.role for m in s.messages] == ["user"]
+    assert len(s.edits) == 1

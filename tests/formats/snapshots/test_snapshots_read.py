@@ -544,3 +544,10 @@ def test_a_session_that_has_its_own_name_wins_over_another(tmp_path):
     frame = ck.read_snapshots(write(tmp_path / "ctx_snapshots.jsonl", both + "\n"), cache=False)
     assert frame["session"].tolist() == ["77d6be00"]
     assert "`session_id` is no known field" in frame.attrs["faults"][0].why
+
+
+@pytest.mark.parametrize(("zeros", "tokens"), [(19, 7), (20, None)])
+def test_a_number_in_quotes_has_at_most_20_characters(tmp_path, zeros, tokens):
+    row = json.dumps(json.loads(ROW) | {"turn_input_tokens": "0" * zeros + "7"})
+    df = ck.read_snapshots(write(tmp_path / "ctx_snapshots_1.jsonl", row + "\n"))
+    assert df["turn_input_tokens"].tolist() == [pd.NA if tokens is None else tokens]
