@@ -209,8 +209,10 @@ def test_a_sidechain_between_the_lines_is_a_child() -> None:
         piece("b", "a", use("t", "Task")),
         ask("x", None, "look", isSidechain=True),
         piece("y", "x", text("found"), "m2", isSidechain=True),
+        {"type": "progress", "uuid": ["no text"], "isSidechain": True, "parentUuid": "y"},
         result("c", "b", "t"),
     )
+    assert s.faults == ()
     assert [m.role for m in s.messages] == ["user", "assistant", "tool"]
     assert [texts(c.messages) for c in s.children] == [["look", "found"]]
     assert s.children[0].parent == "s"

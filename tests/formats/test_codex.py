@@ -149,6 +149,18 @@ def test_what_a_replacement_repeats_keeps_its_id() -> None:
     assert sorted(texts(s.view())) == ["Be good.", "SUMMARY", "a", "d"]
 
 
+def test_a_result_in_a_replacement_has_the_tool_of_the_call_before_it() -> None:
+    cut = output("1", "cut")["payload"]
+    kept = [cut, user("SUMMARY")["payload"]]
+    compacted = {"type": "compacted", "payload": {"message": "", "replacement_history": kept}}
+    s = read(user("a"), call("1"), output("1", "whole"), compacted, user("d"))
+    tool = next(m.tool for m in s.messages if m.text == "whole")
+    (edit,) = s.edits
+    inserted = [(m.role, m.text, m.tool) for m in edit.inserted]
+    assert tool is not None
+    assert inserted == [("tool", "cut", tool), ("summary", "SUMMARY", None)]
+
+
 def test_a_compaction_without_a_replacement_keeps_the_opening() -> None:
     s = read(
         user("<environment_context>x"),
