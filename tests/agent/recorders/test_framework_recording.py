@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import warnings
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from importlib.util import find_spec
 
 import pytest
 
 import ctxkit as ck
 from ctxkit.agent import Recording, load_litellm
+from ctxkit.agent.recorders import recorder
 
 pytestmark = pytest.mark.filterwarnings("default")  # the libraries below warn about each other
 
@@ -259,3 +260,25 @@ def test_dspy_is_recorded(provider):
     assert answer == "Paris"
     assert "Capital of France?" in live.session.messages[1].text
     assert live.session.calls[0].message.usage.prompt_tokens == 20
+
+
+@pytest.mark.parametrize("is_async", [False, True])
+@pytest.mark.parametrize("error", [None, "no quota"])
+def test_a_call_that_litellm_reports_took_from_its_start_to_its_end(is_async, error):
+    litellm = load_litellm()
+    messages = [{"role": "user", "content": "hi"}]
+    response = litellm.completion("gpt-4o", messages, mock_response="yo")
+    callback = recorder("mine")
+    kwargs = {"litellm_call_id": "1", "model": "gpt-4o", "messages": messages, "exception": error}
+    start = datetime.now(UTC) + timedelta(
+        hours=1
+    )  # what began before the recording is not its call
+    times = start, start + timedelta(seconds=3.5)
+    callback.log_pre_api_call("gpt-4o", messages, kwargs)
+    name = f"log_{'failure' if error else 'success'}_event"
+    report = getattr(callback, f"async_{name}" if is_async else name)
+    reported = report(kwargs, response, *times)
+    if is_async:
+        asyncio.run(reported)
+    (call,) = callback.recording.session.calls
+    assert call.message.latency == pytest.approx(3.5, abs=0.001)
