@@ -181,6 +181,8 @@ def _read_text_once(file: str) -> str:
 def collect_tests(files: Iterable[str]) -> set[str]:
     """Return the ids of the tests of some files, as pytest collects them."""
     existing = sorted({f for f in files if (ROOT / f).is_file()})
+    if not existing:
+        return set()  # without a file pytest would collect all
     command = [*PYTEST, "--collect-only", *existing]
     process = subprocess.run(command, cwd=ROOT, check=False, capture_output=True, text=True)
     return {line for line in process.stdout.splitlines() if "::" in line}
@@ -399,17 +401,11 @@ def _select_by_lines(line_map: LineMap, file: str, base_text: str) -> set[str]:
 
 def run_tests_of_change(base: str, seconds: float, workers: int) -> int:
     """Run the tests that a change reaches, as many as the time allows, specific ones first."""
+    os.environ.setdefault("CTXKIT_SEED", SEED)  # else other cases than the recorded ones are drawn
     line_map = LineMap.load()
     tests, whole_files = select_tests(line_map, base)
-    reach_counts = line_map.reach_counts
-    selected, seconds_left = list[str](), seconds * workers
-    for test in sorted(
-        tests - {t for t in tests if t.split("::")[0] in whole_files}, key=reach_counts.__getitem__
-    ):
-        seconds_left -= line_map.seconds[test]
-        if seconds_left < 0:
-            break
-        selected.append(test)
+    single_tests = {t for t in tests if t.split("::")[0] not in whole_files}
+    selected = choose_tests(line_map, single_tests, seconds * workers)
     print(
         f"{len(tests)} tests reach the lines that differ from {base}; {len(selected)} of them run,"
         f" those that reach few lines first, and {len(whole_files)} files of tests whole."
@@ -421,6 +417,21 @@ def run_tests_of_change(base: str, seconds: float, workers: int) -> int:
         id_file.flush()
         command = [*PYTEST, "--workers", str(workers), f"@{id_file.name}"]
         return subprocess.run(command, cwd=ROOT, check=False).returncode
+
+
+def choose_tests(line_map: LineMap, tests: set[str], seconds: float) -> list[str]:
+    """Return tests that take at most so long, those that reach few lines first.
+
+    Tests that are no longer there are left out: pytest would run none of the others.
+    """
+    existing = collect_tests(t.split("::")[0] for t in tests)
+    chosen, reach_counts = list[str](), line_map.reach_counts
+    for test in sorted(tests & existing, key=reach_counts.__getitem__):
+        seconds -= line_map.seconds[test]
+        if seconds < 0:
+            break
+        chosen.append(test)
+    return chosen
 
 
 def main() -> int:

@@ -14,6 +14,7 @@ from benchmarks.mutation_testing import Runner, _Reporter, cut_to_change, draw_f
 from benchmarks.tests_by_line import (
     ROOT,
     LineMap,
+    choose_tests,
     collect_tests,
     get_bound_names,
     get_changed_lines,
@@ -124,6 +125,23 @@ def test_a_test_that_was_renamed_since_the_recording_is_left_out():
     assert list(line_map.seconds) == [good, other_case]
     line_map.filter_tests(collect_tests([here, "tests/gone.py"]).__contains__)
     assert (list(line_map.seconds), list(line_map.lines)) == ([good], [good])
+
+
+def test_tests_of_a_change_are_those_that_exist_and_reach_few_lines_as_long_as_time_is_left():
+    here = "tests/test_mutation_testing.py::"
+    few, more, most, gone = (
+        here + name
+        for name in (
+            "test_the_order_of_what_is_searched_is_not_changed",
+            "test_what_makes_no_difference_is_not_planted[max(a, b)-0]",
+            "test_a_test_that_was_renamed_since_the_recording_is_left_out",
+            "test_gone",
+        )
+    )
+    line_map = make_map(**{gone: [1], most: [1, 2, 3], few: [1], more: [1, 2]})
+    assert choose_tests(line_map, set(line_map.seconds), 1.0) == [few, more, most]
+    assert choose_tests(line_map, set(line_map.seconds), 0.25) == [few, more]
+    assert choose_tests(line_map, {gone}, 1.0) == []
 
 
 def run_child(tests, fault):
