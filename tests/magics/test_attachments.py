@@ -76,7 +76,7 @@ def test_what_cannot_be_attached_is_said_before_anything_is_opened(plot, tmp_pat
 def test_a_dry_run_counts_them(plot):
     plain, seen = (repr(run(plot, f"%%agent --dry-run {a}\nWhat?")) for a in ("", "--attach fig"))
     tokens = [
-        int(text.split("messages, ")[1].split("/")[0].replace(",", "")) for text in (plain, seen)
+        int(text.split("message, ")[1].split("/")[0].replace(",", "")) for text in (plain, seen)
     ]
     assert tokens[1] - tokens[0] == 1200
 
