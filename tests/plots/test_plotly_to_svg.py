@@ -34,6 +34,7 @@ from ctxkit.plots.plotly_axes_and_traces_as_numbers import (
     SEQUENTIAL_COLOURS,
     convert_treemap_to_bars,
     interpolate_colours,
+    to_floats,
 )
 from ctxkit.plots.sweep_charts import HeatmapDrawing
 
@@ -363,3 +364,11 @@ def test_a_marker_leaves_room_for_the_name_beside_it(symbol, hollow):
             x, y = x + steps[0], y + steps[1]
         reach += [abs(x), abs(y)]
     assert max(reach) < 7
+
+
+def test_a_column_is_read_as_numbers_and_what_is_none_is_not_drawn():
+    assert to_floats([1, 2.5]).tolist() == [1.0, 2.5]
+    assert to_floats([True, False]).tolist() == [1.0, 0.0]
+    mixed = to_floats([["1", "x"], [None, 4]])
+    assert np.isnan(mixed).tolist() == [[False, True], [True, False]]
+    assert (mixed[0, 0], mixed[1, 1], mixed.dtype.kind) == (1.0, 4.0, "f")

@@ -343,6 +343,17 @@ def test_a_copy_begins_with_the_same_five_prompts():
     assert exclude_copies([row], "x", ()) == []
 
 
+def test_the_developer_of_a_first_half_has_a_weight_of_its_own():
+    rates = MissRateEstimator([SAME], TARGET)
+    new, known = replace(TARGET, developer="b"), replace(TARGET, developer="a")
+    counts = [
+        rates.with_own_half(half).draw_weights(np.random.default_rng(1)).shape[1]
+        for half in (new, known)
+    ]
+    assert counts == [2, 1]
+    assert rates.draw_weights(np.random.default_rng(1)).shape[1] == 1
+
+
 def test_only_the_first_call_knows_how_long_the_developer_was_away():
     calls = with_initial_idle((FIRST, SECOND), 77.0)
     assert [c.idle for c in calls] == [77.0, None]
