@@ -210,6 +210,7 @@ def test_a_sidechain_between_the_lines_is_a_child() -> None:
         ask("x", None, "look", isSidechain=True),
         piece("y", "x", text("found"), "m2", isSidechain=True),
         {"type": "progress", "uuid": ["no text"], "isSidechain": True, "parentUuid": "y"},
+        {"type": "progress", "uuid": "z", "isSidechain": True, "parentUuid": ["no text"]},
         result("c", "b", "t"),
     )
     assert s.faults == ()
