@@ -106,8 +106,9 @@ def test_the_bound_is_the_users_and_what_is_no_share_is_refused(found):
     assert made.verdict.startswith("Cheapest of those that lose no more than 85 %: strands, $1.19")
     with pytest.raises(ck.BadArguments, match="max_loss is a share from 0 to 1"):
         ck.sweep([], "none", max_loss=2, progress=False)  # before there are found no sessions
-    with pytest.raises(ck.BadArguments, match="max_loss is a share from 0 to 1"):
-        ck.compare(SAMPLE, ["none"], max_loss=20)
+    for no_share in (20, 1.01, -0.01, True):
+        with pytest.raises(ck.BadArguments, match="max_loss is a share from 0 to 1"):
+            ck.compare(SAMPLE, ["none"], max_loss=no_share)
 
 
 def test_a_comparison_without_losses_says_that_they_are_unknown():

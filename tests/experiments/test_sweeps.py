@@ -463,6 +463,10 @@ def test_runs_of_another_version_or_without_keys_are_made_again(tmp_path):
     ck.sweep(talk(3), ["none"], out=out)
     assert out.read_text().startswith('{"session"')  # a new file has no empty line
     row = json.loads(out.read_text())
+    out.write_text("")
+    with sweep_runs.RunJournal(out, row["options"]) as journal:
+        journal.keep([row])
+    assert out.read_text().startswith('{"session"')  # nor has one that was empty
     keys = (row["of"], row["key"])
     assert (row["version"], row["options"]) == (5, "loss=False reuse=False")
 

@@ -210,12 +210,13 @@ def test_a_sidechain_between_the_lines_is_a_child() -> None:
         ask("x", None, "look", isSidechain=True),
         piece("y", "x", text("found"), "m2", isSidechain=True),
         {"type": "progress", "uuid": ["no text"], "isSidechain": True, "parentUuid": "y"},
+        {"type": "progress", "uuid": "z", "isSidechain": True, "parentUuid": ["no text"]},
         result("c", "b", "t"),
     )
     assert s.faults == ()
     assert [m.role for m in s.messages] == ["user", "assistant", "tool"]
     assert [texts(c.messages) for c in s.children] == [["look", "found"]]
-    assert s.children[0].parent == "s"
+    assert (s.children[0].parent, s.children[0].id) == ("s", "agent-sidechain-0")
 
 
 def test_subagents_in_the_folder_are_children_and_listed_once(tmp_path: Path) -> None:

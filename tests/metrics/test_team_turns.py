@@ -260,6 +260,7 @@ def test_each_speaker_of_one_log_sees_the_others_words_and_calls_with_their_resu
         ("b2", "assistant", "", "B", None, 130, 0),
         ("a2.0", "user", "heard", "A", None, None, 0),
     ]
+    assert logs["A"].shared.messages[-1].usage is None
     heard = logs["B"].shared.messages
     assert [m.text for m in heard[1:3]] == ["[A]\nI look.", '[A called grep({"q":"x"})]\nfound']
     assert [m.details["said"] for m in (heard[1], heard[2], heard[6])] == ["a1", "a1", "a2"]
@@ -339,6 +340,7 @@ def test_an_entry_of_a_ledger_is_marked_by_its_source_and_by_whom_it_is_handed_t
     [
         ((), 0),
         (("task", None), 0),
+        (("parallel_start", None), 1),
         (("task", None, "parallel_start"), 3),
         (("parallel_start", None, "parallel_start", None, "parallel_branch_end"), 3),
         ((None, "parallel_start"), 2),

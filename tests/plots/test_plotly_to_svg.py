@@ -241,9 +241,10 @@ def test_totals_stand_in_the_order_of_their_blocks_and_below_the_first_of_them()
 
 
 def test_totals_of_thin_blocks_stand_beside_each_other_in_half_the_height_of_the_row():
-    kinds = tuple((name, "#000000") for name in ("read", "written", "a name of twenty", "fresh"))
+    names = ("read", "written", "a name of twenty", "fresh", "none")
+    kinds = tuple((name, "#000000") for name in names)
     spans = tuple(BlockSpan(start, n, kind, "a block") for start, n, kind in (
-        (0, 10, 0), (10, 10, 1), (20, 480, 2), (500, 500, 3)
+        (0, 10, 0), (10, 10, 1), (10, 0, 4), (20, 480, 2), (500, 400, 3), (900, 100, 3)
     ))  # fmt: skip
     rows = (BlockRow("now", ()), BlockRow("without it", spans))
     notes = BlockRowsDrawing(kinds=kinds, rows=rows).plotly()["layout"]["annotations"]
@@ -252,6 +253,8 @@ def test_totals_of_thin_blocks_stand_beside_each_other_in_half_the_height_of_the
     assert [(n["x"], n["y"], n["xanchor"], n["yanchor"]) for n in notes] == [
         (pytest.approx(x), 1.25, "left", "top") for x in ends
     ]
+    totals = ["read 10", "written 10", "a name of twenty 480", "fresh 500"]
+    assert [n["text"] for n in notes] == totals
     late = BlockRow("", tuple(s._replace(start=s.start + 9_000) for s in spans))
     notes = BlockRowsDrawing(kinds=kinds, rows=(late,)).plotly()["layout"]["annotations"]
     widths = [0.0105 * 11, 0.18, 0.0105 * 10]  # of the totals after the first

@@ -32,11 +32,11 @@ def test_every_rule_of_the_user_has_a_line_in_the_picture():
 
 
 def test_names_along_the_axis_are_cut_at_24_characters():
-    trace = Trace(name="a", x=[0, 1], y=[1.0, 2.0])
-    axes = XyDrawing(x="policy", y="n", traces=(trace,), ticks=("n" * 30, "m" * 24))
+    trace = Trace(name="a", x=[0, 1, 2], y=[1.0, 2.0, 3.0])
+    axes = XyDrawing(x="policy", y="n", traces=(trace,), ticks=("n" * 30, "m" * 24, "<" * 24))
     axis = axes.plotly()["layout"]["xaxis"]
-    assert axis["tickvals"] == [0, 1]
-    assert axis["ticktext"] == ["n" * 23 + "…", "m" * 24]
+    assert axis["tickvals"] == [0, 1, 2]
+    assert axis["ticktext"] == ["n" * 23 + "…", "m" * 24, "&lt;" * 24]
 
 
 @pytest.mark.parametrize(("end", "step"), [(9, 1), (337, None)])

@@ -89,4 +89,5 @@ def test_names_of_parts_are_cut_at_the_length_that_fits_their_table():
     assert find_part("file", "p").name == "p" * 119 + "…"
     assert find_part("turn", "w").name == f"0: {'w' * 89}…"
     assert find_part("turn", "w").hover.startswith("w" * 90)
+    assert find_part("subagent", "c").name == "c" * 59 + "…"
     assert find_part("subagent", "c").hover == f"id {'i' * 79}…"

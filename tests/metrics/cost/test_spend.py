@@ -360,9 +360,12 @@ def test_a_bill_without_dollars_says_what_is_missing(log, reason):
 
 def test_calls_that_are_not_billed_are_counted_beside_the_others():
     billed = assistant(usage=usage(2_000, output=100), model=MODEL)
-    spent = ck.spend(session(user(), billed, user(), assistant()))
-    assert spent.answer == "$0.0075 for 1 of 2 calls; nothing of it was sent or fetched twice."
-    assert spent.sentences[0].startswith("$0.0075 in 1 of 2 calls (derived): 20 % for output;")
+    for calls_n in (2, 3):
+        others = [user(), assistant()] * (calls_n - 1)
+        spent = ck.spend(session(user(), billed, *others))
+        calls = f"1 of {calls_n} calls"
+        assert spent.answer == f"$0.0075 for {calls}; nothing of it was sent or fetched twice."
+        assert spent.sentences[0].startswith(f"$0.0075 in {calls} (derived): 20 % for output;")
 
 
 def test_a_display_has_the_largest_parts_and_one_row_for_the_rest():
@@ -390,9 +393,10 @@ def test_a_display_has_the_largest_parts_and_one_row_for_the_rest():
 @pytest.mark.parametrize("unused_n", [1, 4])
 def test_tools_that_were_never_called_are_named_up_to_three(unused_n):
     reply = call("Read")
-    tools = (ToolSchema(name="Read", chars=400), *(ToolSchema(name=f"T{n}", chars=4_000 - n) for n in range(unused_n)))  # fmt: skip
+    tools = (ToolSchema(name="Read", chars=400), *(ToolSchema(name=f"T{n}", chars=4_000 + 100 * n) for n in range(unused_n)))  # fmt: skip
     log = [user(), assistant("", *reply.tool_calls, usage=usage(9_000)), result("x", reply)]
     spent = ck.spend(session(*log, model=MODEL, tools=tools))
-    assert [u.name for u in spent.unused_tools] == [f"T{n}" for n in range(unused_n)]
-    named = {1: "1 tool was never called (T0)", 4: "4 tools were never called (T0, T1, T2)"}
+    # those with the longest schemas, which cost most, first
+    assert [u.name for u in spent.unused_tools] == ["T3", "T2", "T1", "T0"][-unused_n:]
+    named = {1: "1 tool was never called (T0)", 4: "4 tools were never called (T3, T2, T1)"}
     assert sum(s.startswith(f"{named[unused_n]}: about ") for s in spent.sentences) == 1

@@ -187,8 +187,18 @@ def test_a_stable_part_before_the_summary_would_be_read_from_the_cache(
         assert what_if.sentence.endswith(f"it would have cost ${-what_if.usd:.2f} less.")
 
 
-@pytest.mark.parametrize(("window", "summaries"), [(60_000, "1 paid summary"), (200_000, "0 paid summaries")])  # fmt: skip
-def test_a_smaller_window_is_priced_by_a_replay_under_claude_codes_rules(window, summaries):
+@pytest.mark.parametrize(
+    ("window", "usd", "cost_and_summaries"),
+    [
+        # the first call stays; the two later ones cost 0.0154 and 0.0713, the summary 0.0919
+        (60_000, 0.07125 + 0.0154 + 0.0713 + 0.0919, "$0.25 (+10 %), with 1 paid summary"),
+        # 45,000 tokens are written, 45,000 are read and 3,000 are replied, as in the record
+        (200_000, 0.16875 + 0.0135 + 0.045, "$0.23 (±0 %), with 0 paid summaries"),
+    ],
+)
+def test_a_smaller_window_is_priced_by_a_replay_under_claude_codes_rules(
+    window, usd, cost_and_summaries
+):
     log, prompt = [], 0
     for n in range(3):
         log += [user("word " * 15_000, time=10 * n), call(prompt + 15_000, prompt, 10 * n + 1)]
@@ -198,11 +208,12 @@ def test_a_smaller_window_is_priced_by_a_replay_under_claude_codes_rules(window,
     found = spent.in_window(window)
     replayed = ck.spend(ck.replay(talked, ck.presets.claude_code(context_window=window))).total_usd
     assert found.name == f"window of {window:,}"
-    assert found.usd == pytest.approx(replayed - spent.total_usd)
-    change = f"{100 * (replayed / spent.total_usd - 1):+.0f} %".replace("+0", "±0")
+    assert spent.total_usd == pytest.approx(0.22725)
+    assert found.usd == pytest.approx(replayed - 0.22725)
+    assert replayed == pytest.approx(usd, abs=1e-4)
     assert found.sentence == (
         f"In a window of {window:,} tokens, compacted as Claude Code does, it would have cost"
-        f" ${replayed:.2f} ({change}), with {summaries}. A replay: the same calls."
+        f" {cost_and_summaries}. A replay: the same calls."
     )
     nothing = ck.spend(session(user(), assistant())).in_window(window)
     assert (nothing.usd, "(no cost is known)" in nothing.sentence) == (0.0, True)
