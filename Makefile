@@ -45,7 +45,7 @@ test: $(STAMP)  ## the suite, under eight minutes (long families sampled with a 
 	$(BIN)/python -m pytest -n 2 --dist loadfile --nbval-lax --nbval-current-env -p no:cacheprovider notebooks
 
 test-all: $(STAMP)  ## everything, also what is long: all mutations, all kills, both themes
-	CTXKIT_TEST_ALL=1 $(BIN)/python -m pytest -n 2 tests
+	CTXKIT_TEST_ALL=1 $(BIN)/python -m pytest -p no:nbval $(WORKERS) tests
 	$(BIN)/python -m pytest -n 2 --dist loadfile --nbval-lax --nbval-current-env -p no:cacheprovider notebooks
 
 test-map: $(STAMP)  ## record which test reaches which line, for quick and mutants: make test-map TESTS=tests/metrics

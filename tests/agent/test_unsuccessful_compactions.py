@@ -206,7 +206,7 @@ def test_a_free_refusal_is_said_once():
     assert attempts(one.session)["kind"].tolist() == ["refused"]
 
 
-def test_a_free_refusal_is_said_again_after_a_compaction():
+def test_a_free_refusal_is_reported_again_after_a_compaction():
     lengths = iter([900, 900, 1, *[900] * 9])
     rules = EVERY_TURN.but(summariser=lambda passage: "word " * next(lengths))
     rules.summariser.needs_model = False
