@@ -37,6 +37,7 @@ from ctxkit.metrics.trigger_setting_instructions_by_agent import (
     describe_trigger_setting,
     find_default_trigger,
 )
+from ctxkit.session.titles import get_title
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -164,7 +165,7 @@ def _profile_sessions(
         try:
             profiles.append(GrowthProfile(session))
         except BadArguments as error:
-            reasons[str(error).replace(f" of session {session.id!r}", "")] += 1
+            reasons[str(error).replace(f" of “{get_title(session, 60)}”", "")] += 1
     return profiles, reasons
 
 

@@ -26,7 +26,7 @@ from ctxkit.metrics.trigger_setting_instructions_by_agent import (
     PRESETS_BY_FORMAT,
     find_default_trigger,
 )
-from ctxkit.session import Message, Session
+from ctxkit.session import Message, Session, Usage
 
 
 def rows(*costs: dict[int, tuple[float, float | None]], steps=()) -> list[SessionThresholdCosts]:
@@ -198,6 +198,15 @@ def test_sessions_that_cannot_be_replayed_are_named(developer):
         ck.when([bare, bare])
     odd = Session(id="odd", format="claude-code", log=bare.log)
     assert "1 session left out" in str(ck.when([odd, *developer[:2]]))
+    model = next(m.model for m in developer[0].messages if m.model)
+    level = [assistant("x", usage=Usage(input_tokens=900), model=model) for _ in range(3)]
+    steady = [
+        Session(id=f"{i}", title=f"steady {i}", format="claude-code", log=(user("go"), *level))
+        for i in range(2)
+    ]
+    assert ck.when([*steady, *developer[:2]]).notes == (
+        "2 sessions left out: The prompts do not grow, so nothing has to be compacted.",
+    )
     with pytest.raises(BadArguments, match="from 0 to 1"):
         ck.when(developer, extra_loss=2)
 
