@@ -17,7 +17,12 @@ from numbers import Real
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ctxkit._internal.formatting_and_sanitizing import NO_MATHJAX, escape_html, sanitize_line
+from ctxkit._internal.formatting_and_sanitizing import (
+    NO_MATHJAX,
+    escape_html,
+    sanitize_line,
+    sanitize_text,
+)
 from ctxkit._internal.lazy_exports_and_late_bound_calls import make_dunder_dir
 from ctxkit._internal.safe_files import SafeFolder
 from ctxkit._internal.tables import TEXT_COLOR_CSS
@@ -353,7 +358,7 @@ class AnswerMark:
         word = {True: "right. ", False: "not yet. ", None: ""}[self.right]
         # the first try needs no number
         tries = f" (Try {self.tries}.)" if self.right is False and self.tries > 1 else ""
-        return f"{self.key}: {word}{self.said}{tries}"
+        return f"{self.key}: {word}{sanitize_text(self.said)}{tries}"
 
     __repr__ = __str__
 
