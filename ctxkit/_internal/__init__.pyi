@@ -15,6 +15,7 @@ from .formatting_and_sanitizing import escape_invisible_characters as escape_inv
 from .formatting_and_sanitizing import format_change as format_change
 from .formatting_and_sanitizing import format_percent as format_percent
 from .formatting_and_sanitizing import format_usd as format_usd
+from .formatting_and_sanitizing import sanitize_text as sanitize_text
 from .formatting_and_sanitizing import wrap_lines as wrap_lines
 from .redaction import REDACTION_MARK as REDACTION_MARK
 from .redaction import StreamRedactor as StreamRedactor

@@ -181,6 +181,11 @@ def sanitize_line(text: str, limit: int = 80) -> str:
     return sanitize_redacted_text(" ".join(_mask_secrets(text[: 8 * limit + 4096]).split()), limit)
 
 
+def quote_line(text: str, limit: int = 80) -> str:
+    """Return untrusted text for a sentence: in quotes, on one line, sanitized and bounded."""
+    return repr(sanitize_line(text, limit))
+
+
 FAILURE_CHARS = 300
 """Characters of an error text that are stored and displayed."""
 

@@ -14,7 +14,7 @@ import random
 import re
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
-from ctxkit._internal.formatting_and_sanitizing import sanitize_line
+from ctxkit._internal.formatting_and_sanitizing import quote_line, sanitize_line
 from ctxkit._internal.redaction import REDACTION_MARK
 from ctxkit.errors import BadArguments
 from ctxkit.metrics.losable_items import (
@@ -109,16 +109,16 @@ def make_exam(
     if questions < 1:
         raise BadArguments("questions= is 1 or more.")
     if not session.has_text:
-        raise BadArguments(f"Session {session.id!r} has no text to ask about.")
+        raise BadArguments(f"Session {quote_line(session.id)} has no text to ask about.")
     divisions = list(_iter_divisions(session, compaction))
     if not divisions:
-        raise BadArguments(f"Session {session.id!r} has no compaction {compaction}.")
+        raise BadArguments(f"Session {quote_line(session.id)} has no compaction {compaction}.")
     papers = (_make_paper(session, d, questions, seed) for d in divisions)
     best = max(papers, key=lambda p: len(p.questions))
     if not best.questions:
         raise BadArguments(
-            f"Session {session.id!r}: nothing exact that was taken away can be asked for; an exam"
-            " needs a longer session."
+            f"Session {quote_line(session.id)}: nothing exact that was taken away can be"
+            " asked for; an exam needs a longer session."
         )
     return best
 

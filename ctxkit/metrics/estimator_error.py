@@ -14,7 +14,12 @@ import numpy as np
 import pandas as pd
 
 from ctxkit._internal.data_frame_display import AnnotatedTable
-from ctxkit._internal.formatting_and_sanitizing import format_change, format_percent, pluralize
+from ctxkit._internal.formatting_and_sanitizing import (
+    format_change,
+    format_percent,
+    pluralize,
+    quote_line,
+)
 from ctxkit._internal.tables import Cell, Column, Table
 from ctxkit.errors import BadArguments
 from ctxkit.formats.sessions_from_arguments import accepts_session
@@ -150,8 +155,8 @@ def calibrate(
     anchors = list(iter_usage_anchors(session, slots))
     if len(anchors) < 2:
         raise BadArguments(
-            f"Session {session.id!r} records fewer than two prompt sizes: nothing to calibrate"
-            " against."
+            f"Session {quote_line(session.id)} records fewer than two prompt sizes:"
+            " nothing to calibrate against."
         )
     counts = _count_messages(slots, counters)
     sizes = measure_sizes(session, counters[0])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 
+from ctxkit._internal.formatting_and_sanitizing import quote_line
 from ctxkit._internal.lazy_exports_and_late_bound_calls import make_dunder_dir
 from ctxkit.errors import BadArguments
 from ctxkit.formats.sessions_from_arguments import accepts_session
@@ -108,7 +109,8 @@ def plant_facts(
     ]
     if not positions:
         raise BadArguments(
-            f"Session {session.id!r} has no user message in its first part to plant facts before."
+            f"Session {quote_line(session.id)} has no user message in its first part to"
+            " plant facts before."
         )
     rng = random.Random(seed)  # noqa: S311  no secret
     planted_before: dict[int, list[Message]] = {}

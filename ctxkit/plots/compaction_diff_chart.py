@@ -5,7 +5,11 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ctxkit._internal.formatting_and_sanitizing import format_message_number, sanitize_line
+from ctxkit._internal.formatting_and_sanitizing import (
+    format_message_number,
+    quote_line,
+    sanitize_line,
+)
 from ctxkit.engine import RulesRun
 from ctxkit.engine.run_segments_and_prompts import build_prompt_without_last_compaction
 from ctxkit.errors import BadArguments
@@ -91,7 +95,8 @@ def get_diff_data(
     except IndexError:
         range_text = f" {compaction}: it has compactions 0 to {len(compactions) - 1}"
         raise BadArguments(
-            f"Session {session.id!r} has no compaction{range_text if compactions else ''}."
+            f"Session {quote_line(session.id)} has no compaction"
+            f"{range_text if compactions else ''}."
         ) from None
     before_of, after_of = _sizes_around(session, group.position, counter)
     window = _window_at(session, group.position)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 import msgspec
 
-from ctxkit._internal.formatting_and_sanitizing import format_count, sanitize_line
+from ctxkit._internal.formatting_and_sanitizing import format_count, quote_line, sanitize_line
 from ctxkit._internal.lazy_exports_and_late_bound_calls import call_hook
 from ctxkit.errors import BadArguments
 from ctxkit.session.compactions_and_prunings import RecordedPrunings, count_compactions
@@ -200,7 +200,9 @@ class Session(msgspec.Struct, frozen=True, dict=True, kw_only=True, omit_default
         except IndexError:
             n = len(self.calls)
             calls = f"it has calls 0 to {n - 1}" if n else "it has no calls"
-            raise BadArguments(f"Session {self.id!r} has no call {index}: {calls}.") from None
+            raise BadArguments(
+                f"Session {quote_line(self.id)} has no call {index}: {calls}."
+            ) from None
 
     # -- prompts ----------------------------------------------------------------------------------
 
@@ -351,7 +353,9 @@ class Session(msgspec.Struct, frozen=True, dict=True, kw_only=True, omit_default
         """
         index = entry if isinstance(entry, int) else self._index(entry)
         if not -len(self.log) <= index < len(self.log):
-            raise BadArguments(f"Session {self.id!r} has no entry {entry}: it has {len(self.log)}.")
+            raise BadArguments(
+                f"Session {quote_line(self.id)} has no entry {entry}: it has {len(self.log)}."
+            )
         return self._with(leaf=index % len(self.log), parents=self._tree())
 
     def _tree(self) -> tuple[int, ...]:
@@ -361,7 +365,7 @@ class Session(msgspec.Struct, frozen=True, dict=True, kw_only=True, omit_default
         for i, e in enumerate(self.log):
             if e.id == entry:
                 return i
-        raise BadArguments(f"Session {self.id!r} has no entry {entry!r}.")
+        raise BadArguments(f"Session {quote_line(self.id)} has no entry {entry!r}.")
 
     def _with(self, **changes: Any) -> Session:
         return msgspec.structs.replace(self, **changes)

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import pytest
 from builders import assistant, session, user
 from hypothesis import given
 from hypothesis import strategies as st
 
+import ctxkit as ck
+from ctxkit.errors import BadArguments
+from ctxkit.metrics import planted_facts_and_compaction_audits as planted_facts
 from ctxkit.session import get_title, make_names_unique, make_unique_titles
 from ctxkit.widgets import resolve_source
 
@@ -36,6 +40,28 @@ def test_long_and_hostile_titles_are_one_bounded_line():
         made = get_title(session(assistant(), title=title), 40)
         assert len(made) <= 40
         assert not {"\n", "\x1b", "\u202e"} & set(made)
+
+
+SECRET = "ghp_" + "aB3dE6gH9j" * 3 + "kLmN1p"
+
+
+@pytest.mark.parametrize(
+    "refused",
+    [
+        lambda s: s.view(7),
+        lambda s: s.branch(99),
+        lambda s: s.branch("x"),
+        ck.calibrate,
+        ck.experiments.exam,
+        lambda s: ck.experiments.exam(s, compaction=3),
+        ck.plots.diff,
+        lambda s: planted_facts.plant_facts(s, planted_facts.make_facts(1)),
+    ],
+)
+def test_an_error_quotes_the_id_of_a_session_in_one_bounded_line_without_its_keys(refused):
+    with pytest.raises(BadArguments, match=r"^Session 'a ") as error:
+        refused(session(assistant("x"), id=f"a \x1b[31m\n{SECRET} " + "b" * 500))
+    assert [w for w in (SECRET, "\x1b", "\n", "b" * 80) if w in str(error.value)] == []
 
 
 def test_two_of_a_name_are_told_apart():

@@ -15,7 +15,12 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ctxkit._internal.formatting_and_sanitizing import format_percent, pluralize, sanitize_line
+from ctxkit._internal.formatting_and_sanitizing import (
+    format_percent,
+    pluralize,
+    quote_line,
+    sanitize_line,
+)
 from ctxkit._internal.tables import Cell, Column, Table
 from ctxkit.errors import BadArguments
 from ctxkit.formats.conversion_losses import select_sent_messages
@@ -274,8 +279,9 @@ def split_into_rounds(session: Session, n: int) -> Iterator[ChatMessages]:
     starts = _find_insert_positions(messages)
     if n < 1 or len(starts) < n:
         raise BadArguments(
-            f"Session {session.id!r} can be taken in 1 to {len(starts)} parts without parting a "
-            f"call from its result, not in {n}: ask for fewer rounds, or give a longer session."
+            f"Session {quote_line(session.id)} can be taken in 1 to {len(starts)} parts"
+            f" without parting a call from its result, not in {n}: ask for fewer rounds, or give a"
+            " longer session."
         )
     cuts = [starts[i * len(starts) // n] for i in range(n)] + [len(messages)]
     for begin, end in pairwise([0, *cuts[1:]]):
