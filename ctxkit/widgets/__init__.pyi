@@ -21,6 +21,7 @@ from .folder_board_rows import make_board_row as make_board_row
 from .python_to_javascript import (
     translate_function_to_javascript as translate_function_to_javascript,
 )
+from .reports.compaction_card import make_card as make_card
 from .reports.html_page import render_chart as render_chart
 from .reports.session_summary import get_session_facts as get_session_facts
 from .reports.session_summary import tabulate_turns as tabulate_turns

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from html.parser import HTMLParser
 
+import msgspec
+
 from ctxkit.session import (
     Edit,
     Fault,
@@ -60,6 +62,32 @@ def hostile(n: int = 4, text: str = EVIL) -> Session:
         log=(*log, edit, last), skipped={text: 3}, faults=(Fault(1, text),),
         tools=(ToolSchema(name=text, description=text, parameters={text: text}),),
     )  # fmt: skip
+
+
+def rename_all(session: Session, text: str = EVIL) -> Session:
+    """Return a session whose names and words all contain `text`; its model, times and usage are those of the session."""
+    log = tuple(_rename(entry, text) for entry in session.log)
+    return msgspec.structs.replace(
+        session, log=log, id=text, title=text, agent=text, cwd=text, path_=None
+    )
+
+
+def _rename(entry: Message | Edit, text: str) -> Message | Edit:
+    if isinstance(entry, Edit):
+        inserted = tuple(_rename(m, text) for m in entry.inserted)
+        return msgspec.structs.replace(
+            entry, inserted=inserted, reason=text, trigger=text, method=text
+        )
+    parts = tuple(
+        Text(f"{p.text} {text}")
+        if isinstance(p, Text)
+        else ToolCall(id=p.id, name=f"{p.name} {text}", arguments={**p.arguments, text: text})
+        if isinstance(p, ToolCall)
+        else p
+        for p in entry.parts
+    )
+    tool = f"{entry.tool} {text}" if entry.tool else None
+    return msgspec.structs.replace(entry, parts=parts, tool=tool)
 
 
 class _Page(HTMLParser):

@@ -1,0 +1,180 @@
+"""Every class of the kit that says how a notebook shows it, shown over hostile text: text stays text, and is bounded."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from itertools import cycle
+from pathlib import Path
+from types import SimpleNamespace
+from typing import TYPE_CHECKING
+
+import msgspec
+import pytest
+from ipywidgets import Widget
+from stand_in_models import Says, live, run, said
+from widgets.reports.hostile_logs import EVIL, SECRET, list_leaks, rename_all
+from widgets.test_hostile_log_displays import FUNCTIONS, list_forms
+
+import ctxkit as ck
+from ctxkit import experiments, metrics
+from ctxkit._internal import TextAndHtml, escape_html, sanitize_text
+from ctxkit.experiments.gates import gate
+from ctxkit.magics.turn_display import LiveTurnDisplay
+from ctxkit.session import ToolCall
+from ctxkit.widgets import make_board_row, make_card
+
+if TYPE_CHECKING:
+    from ctxkit.session import Session
+
+PACKAGE = Path(ck.__file__).parent
+RICH_FORMS = {"_repr_html_", "_repr_mimebundle_", "_ipython_display_"}
+
+
+def find_display_classes() -> dict[str, type]:
+    """Return all classes that define how a notebook shows them, by name."""
+    found = {}
+    for file in PACKAGE.rglob("*.py"):
+        source = file.read_text(encoding="utf-8")
+        if any(f"def {form}(" in source for form in RICH_FORMS):
+            module = import_module(".".join(file.relative_to(PACKAGE.parent).with_suffix("").parts))
+            classes = [c for c in vars(module).values() if isinstance(c, type)]
+            found |= {c.__name__: c for c in classes if RICH_FORMS & vars(c).keys()}
+    return found
+
+
+CLASSES = find_display_classes()
+
+
+class Shown:
+    """A session of hostile texts, and what the classes make of it."""
+
+    def __init__(self, text: str, folder: Path) -> None:
+        self.text, self.folder = text, folder
+        self.session = self.rename("research")
+
+    def rename(self, sample: str) -> Session:
+        return rename_all(ck.read(ck.samples.path(sample)), self.text)
+
+    def write_archive(self) -> Path:
+        """Write three sessions whose times follow each other into a folder."""
+        folder = self.folder / "archive"
+        folder.mkdir()
+        for i, sample in enumerate(("incident", "billing", "research")):
+            session = msgspec.structs.replace(self.rename(sample), id=f"{i} {self.text}")
+            ck.write(session, folder / f"{i}.jsonl")
+        return folder
+
+    def take_turn(self) -> list[TextAndHtml]:
+        """Take a turn with a model and a tool that say the text; return what was shown of it."""
+        displays: list[TextAndHtml] = []
+
+        class View:
+            show = end = staticmethod(displays.append)
+
+        call = ToolCall("c", self.text, {self.text: self.text})
+        with live(self.folder, tools=[]) as session:
+            session.agent.model = Says(said(self.text, call, stop="tool"), said(self.text))
+            session.agent.move(session.session, session.log.append)
+            with LiveTurnDisplay(session, View()):
+                self.outcome = run(session.turn(self.text))
+        return displays
+
+
+def make_contest(shown: Shown) -> object:
+    return ck.contest(shown.folder / "contest.json").enter(shown.text[:60], "clear:keep_last=3")
+
+
+def make_forecasts(shown: Shown) -> object:
+    archive = shown.write_archive()
+    experiments.write_forecast(archive, source=shown.text)
+    return experiments.forecasts(archive)
+
+
+def make_handle(shown: Shown) -> object:
+    """Display a turn in the background; return what its widget shows."""
+    handle = CLASSES["TurnHandle"]("main")
+    handle.running = SimpleNamespace(state="running")
+    handle.show(shown.take_turn()[-1])
+    handle._ipython_display_()
+    return TextAndHtml(repr(handle), handle._views[0].words.value)
+
+
+def make_turn_result(shown: Shown) -> object:
+    display = shown.take_turn()[-1]
+    return CLASSES["TurnResult"](
+        shown.outcome, shown.session, display, Path(sanitize_text(shown.text))
+    )
+
+
+def compare_team_views(shown: Shown) -> object:
+    agents = cycle(f"{name} {shown.text}" for name in ("first", "second"))
+    log = [
+        msgspec.structs.replace(m, agent=next(agents)) if m.role == "assistant" else m
+        for m in shown.session.messages
+    ]
+    session = msgspec.structs.replace(shown.session, log=tuple(log))
+    return ck.compare(session, {shown.text: {"TextOnly": True}}, loss=False)
+
+
+DISPLAYS = {
+    "_Displayed": lambda shown: ck.sweep([shown.session], ["none"], loss=False, progress=False),
+    "AnswerMark": lambda shown: CLASSES["AnswerMark"]("01-a", False, shown.text, tries=2),
+    "Board": lambda shown: CLASSES["Board"]([make_board_row(shown.session)]),
+    "Chart": lambda shown: ck.plots.budget(shown.session),
+    "CompactionCard": lambda shown: make_card(shown.session),
+    "CompactionReport": lambda shown: CLASSES["CompactionReport"](
+        shown.session.edits, 900, 300, shown.session, is_applied=True, notice=shown.text
+    ),
+    "Comparison": lambda shown: ck.compare(shown.session, ["none", "pi"], progress=False),
+    "ContestTable": make_contest,
+    "ContextReport": lambda shown: ck.report(shown.session),
+    "ContextStatus": lambda shown: CLASSES["ContextStatus"](ck.report(shown.session), 1, 5),
+    "EstimatorErrors": lambda shown: ck.calibrate(shown.session),
+    "ExamReport": lambda shown: experiments.exam(shown.rename("billing"), questions=3),
+    "ForecastReport": make_forecasts,
+    "GateReport": lambda shown: gate([shown.session], "pi", shown.folder / "b.json", update=True),
+    "PauseCostReport": lambda shown: metrics.idle(shown.session),
+    "PreformattedText": lambda shown: CLASSES["PreformattedText"](shown.text),
+    "Session": lambda shown: shown.session,
+    "Sessions": lambda shown: ck.read_all(shown.write_archive(), progress=False),
+    "SharedThreshold": lambda shown: ck.when(shown.write_archive(), progress=False),
+    "Spend": lambda shown: ck.spend(shown.session),
+    "MultiSessionSpend": lambda shown: ck.spend([shown.session, shown.rename("incident")]),
+    "SubscriptionUsageReport": lambda shown: metrics.limits(shown.session),
+    "Table": lambda shown: metrics.limits(shown.session).table,
+    "TeamDecisionsAndChart": lambda shown: CLASSES["TeamDecisionsAndChart"](
+        shown.text, ck.plots.budget(shown.session)
+    ),
+    "TextAndHtml": lambda shown: TextAndHtml(sanitize_text(shown.text), escape_html(shown.text)),
+    "TriggerFloorWaitAdvice": lambda shown: ck.when(shown.session),
+    "TurnHandle": make_handle,
+    "TurnResult": make_turn_result,
+    "ViewComparison": compare_team_views,
+}
+
+
+def test_every_display_class_is_shown():
+    assert set(DISPLAYS) | {"StaticOutputsMixin"} == CLASSES.keys()
+    assert CLASSES["StaticOutputsMixin"] in type(ck.explore(ck.samples.path("chat"))).__mro__
+    assert "explore" in FUNCTIONS  # of each function that takes a session, in that file
+
+
+@pytest.mark.parametrize("name", DISPLAYS)
+def test_hostile_text_stays_text(name, tmp_path):
+    shown = Shown(f"{SECRET} {EVIL}".replace("\ud800", ""), tmp_path)  # no reader gives half a pair
+    forms = list_forms(DISPLAYS[name](shown))
+    Widget.close_all()
+    leaks = {at: list_foreign_leaks(name, at, text) for at, text in forms.items()}
+    assert not any(leaks.values()), leaks
+
+
+OWN_SCRIPTS = ("onclick=const h=this.parentNode", "oninput=const w=this.value.toLowerCase")
+"""The beginnings of the scripts by which tables are sorted and filtered."""
+PAGES_WITH_A_SCRIPT = {("CompactionCard", "page text/html"): "1 scripts"}  # saves the picture
+
+
+def list_foreign_leaks(name: str, form: str, text: str) -> list[str]:
+    """Return what leaks into a form of a class, without the scripts that are its own."""
+    leaks = list_leaks(text, html=form.endswith("html"))
+    own = PAGES_WITH_A_SCRIPT.get((name, form))
+    return [leak for leak in leaks if leak != own and not leak.startswith(OWN_SCRIPTS)]
