@@ -149,10 +149,26 @@ _COLUMN_ROWS = (
     ("note", TEXT, "what was odd, where there are figures all the same"),
     ("error", TEXT, "why there is no figure; missing where all went well"),
 )  # fmt: skip
+_UNITS_BY_ENDING = {
+    "_tokens": "tokens",
+    "_usd": "US dollars",
+    **dict.fromkeys(("_share", "_rate", "_loss", "_savings", "_unrecoverable"), "share"),
+    **dict.fromkeys(("retained", "recoverable", "lost", "_recall", "_kept"), "share"),
+    "_calls": "calls",
+}
+
+
+def _get_unit(name: str) -> str:
+    if name.startswith("calls_to_"):
+        return "calls"
+    return next((unit for end, unit in _UNITS_BY_ENDING.items() if name.endswith(end)), "")
+
+
 SCORE_COLUMNS = tuple(
-    FrameColumn(name, dtype, "", meaning) for name, dtype, meaning in _COLUMN_ROWS
+    FrameColumn(name, dtype, _get_unit(name), meaning) for name, dtype, meaning in _COLUMN_ROWS
 )
-"""Shares are between 0 and 1, counts end in `_n`; a missing value is one that the data cannot say.
+"""Shares are between 0 and 1, except `refilled_share`, which a prompt that outgrew what it was
+before can exceed. Counts end in `_n`. A missing value is one that the data cannot say.
 """
 SCORE_COLUMN_NAMES = tuple(c.name for c in SCORE_COLUMNS)
 UNCOMPUTED_COLUMNS = {

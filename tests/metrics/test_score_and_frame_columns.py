@@ -130,23 +130,59 @@ def test_models_of_the_cache_err_on_the_side_that_they_must(score):
     assert -1 < score["counter_error"] < 0  # a few words stand for prompts of 1,400 tokens
 
 
-UNITS = {"_n": "count", "_tokens": "count", "_usd": "dollars", "_share": "share", "_rate": "share"}
-SHARES = {"retained", "recoverable", "lost", "needed_later_loss", "needed_later_unrecoverable",
-          "weighted_loss", "summary_recall", "user_rules_kept", "next_interval_loss"}  # fmt: skip
+RANGES = {
+    **dict.fromkeys(("tokens", "messages", "entries", "characters", "calls", "turns"), (0, 1e9)),
+    **dict.fromkeys(("items", "compactions"), (0, 1e9)),
+    "US dollars": (0, 1e6),
+    "seconds": (0, 1e9),
+    "share": (0, 1),
+}
+"""The smallest and the largest value of a unit."""
+SHARES = {
+    *("paid_back_share", "refilled_share", "reread_rate", "token_savings", "message_savings"),
+    *("retained", "recoverable", "lost", "needed_later_loss", "needed_later_unrecoverable"),
+    *("weighted_loss", "summary_recall", "user_rules_kept", "next_interval_loss"),
+    *("unexplained_miss_share", "explained_miss_share", "priced_share"),
+}
+"""Columns of a score that are shares."""
+CALLS = {"rebound_calls", "calls_to_first_write", "calls_to_resume", "calls_to_rule_breach",
+         "calls_to_first_use"}  # fmt: skip
+ENDINGS = {
+    "_tokens": "tokens",
+    "_usd": "US dollars",
+    "_share": "share",
+    "_savings": "share",
+    "_n": "",
+}
+"""What the end of a name promises of its unit; messages that are counted have their own."""
+WIDER = {"refilled_share": (0, 9)}
+"""Shares that can be larger: a prompt that grew back to more than it was."""
+TABLES = {"score": SCORE_COLUMNS, **FRAME_COLUMNS}
 
 
-@pytest.mark.parametrize("name", ["billing", "incident"])
-def test_every_column_stays_in_the_range_of_its_unit(name):
-    recorded = ck.score(ck.read(ck.samples.path(name)))
-    for column in SCORE_COLUMNS:
-        value = recorded[column.name]
-        if pd.isna(value) or isinstance(value, str):
-            continue
-        unit = next((u for end, u in UNITS.items() if column.name.endswith(end)), "")
-        if unit == "share" or column.name in SHARES:
-            assert 0 <= value <= 1 or column.name == "refilled_share", column.name
-        elif unit:
-            assert value >= 0, column.name
+def test_each_column_of_a_score_has_its_unit():
+    assert {c.name for c in SCORE_COLUMNS if c.unit == "share"} == SHARES
+    assert {c.name for c in SCORE_COLUMNS if c.unit == "calls"} == CALLS
+
+
+@pytest.fixture(scope="module")
+def samples():
+    return [ck.read(ck.samples.path(name)) for name in ("billing", "incident", "research")]
+
+
+@pytest.mark.parametrize("table", TABLES)
+def test_every_number_has_a_unit_and_is_in_the_range_of_it(table, samples):
+    make = ck.score if table == "score" else lambda s: ck.frame(s, per=table)
+    rows = pd.concat([pd.DataFrame(made.to_frame().T if table == "score" else made)
+                      for made in map(make, samples)])  # fmt: skip
+    for column in TABLES[table]:
+        for end, unit in ENDINGS.items():
+            if column.name.endswith(end) and column.unit != "messages":
+                assert column.unit == unit, column.name
+        low, high = WIDER.get(column.name, RANGES.get(column.unit, (0, 1e9)))
+        if column.dtype in {"Int64", "Float64"} and not column.name.endswith("error"):
+            values = pd.to_numeric(rows[column.name]).dropna()
+            assert values.between(low, high).all(), column.name
 
 
 FRAMES = {
