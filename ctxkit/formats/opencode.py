@@ -380,8 +380,12 @@ def _is_run_output(source: Source) -> bool:
 
 
 def _read_run_output(source: Source) -> Session:
-    """Read run output; the parts of one message id, or of one step, are a reply."""
+    """Read run output; the parts of one message id, or of one step, are a reply.
+
+    An error is a reply of its own; a part after it belongs to the reply that was under way.
+    """
     messages: list[dict[str, Any]] = []
+    reply: dict[str, Any] | None = None
     current_id = None
     for _, record in source.records:
         event_type, part = as_str(record.get("type")), as_dict(record.get("part"))
@@ -395,21 +399,16 @@ def _read_run_output(source: Source) -> Session:
             messages.append({"info": error_info, "parts": []})
             continue
         message_id = as_str(part.get("messageID")) or current_id
-        if event_type == "step_start" or not messages or message_id != current_id:
+        if event_type == "step_start" or reply is None or message_id != current_id:
             current_id = message_id
-            messages.append(
-                {
-                    "info": {
-                        "role": "assistant",
-                        "id": message_id or None,
-                        "time": {"created": timestamp},
-                    },
-                    "parts": [],
-                }
-            )
-        _add_part(
-            messages[-1], {**part, "type": _PART_TYPES.get(event_type, event_type)}, timestamp
-        )
+            reply_info = {
+                "role": "assistant",
+                "id": message_id or None,
+                "time": {"created": timestamp},
+            }
+            reply = {"info": reply_info, "parts": []}
+            messages.append(reply)
+        _add_part(reply, {**part, "type": _PART_TYPES.get(event_type, event_type)}, timestamp)
     first_record = as_dict(next((r for _, r in source.records), None))
     info = {"id": first_record.get("sessionID"), "time": {"created": first_record.get("timestamp")}}
     return build_session(info, messages, source.faults)

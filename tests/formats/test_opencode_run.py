@@ -46,3 +46,21 @@ def test_a_part_belongs_to_the_message_that_it_names_and_without_a_name_to_the_c
     unnamed = data.replace(b'"messageID": "a", ', b"")
     (session,) = read_source(Source("run.jsonl", unnamed))
     assert [m.text for m in session.messages] == ["One.\nTwo.", "Three."]
+
+
+def test_a_part_after_an_error_belongs_to_the_reply_that_was_under_way():
+    part = {"type": "text", "messageID": "a"}
+    events = [
+        {"type": "text", "part": {**part, "text": "One."}},
+        {"type": "error", "error": {"name": "APIError", "data": {"message": "overloaded"}}},
+        {"type": "text", "part": {**part, "text": "Two."}},
+    ]
+    data = b"".join(
+        json.dumps({"timestamp": n, "sessionID": "s", **event}).encode() + b"\n"
+        for n, event in enumerate(events)
+    )
+    (session,) = read_source(Source("run.jsonl", data))
+    assert [(m.text, m.is_error, m.error) for m in session.messages] == [
+        ("One.\nTwo.", False, None),
+        ("", True, "overloaded"),
+    ]
