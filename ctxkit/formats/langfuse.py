@@ -44,6 +44,7 @@ CAN = (
     "messages (derived)"
 )
 CANNOT = "replies that a framework did not log (taken from the next prompt); marks of compactions"
+BLIND = ("tool errors",)
 TRAITS = (
     (
         "all",

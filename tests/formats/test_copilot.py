@@ -60,8 +60,8 @@ def test_a_compactions_own_bill_and_the_totals_are_kept():
         1200,
         20,
     )
-    assert session.details["totals"]["modelMetrics"]["m-1"]["usage"]["inputTokens"] == 4660
-    assert [c.message.usage.output_tokens for c in session.calls] == [21, 19, 15, 6]
+    assert session.details["totals"]["modelMetrics"]["m-1"]["usage"]["inputTokens"] == 5990
+    assert [c.message.usage.output_tokens for c in session.calls] == [21, 19, 15, 18, 6]
     assert session.calls[0].message.usage.input_tokens is None
 
 
