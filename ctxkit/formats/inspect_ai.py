@@ -59,8 +59,8 @@ if TYPE_CHECKING:
 NAME = "inspect-ai"
 ALIASES = ("inspect",)
 CAN = (
-    "text, calls and results, tools, usage per call (cache reads and writes), times, compactions,"
-    " subagents; samples"
+    "text, thinking, system prompt, calls and results, tools, usage per call (cache reads and "
+    "writes), times, compactions, subagents; samples"
 )
 CANNOT = "usage if the log has no model events"
 # A sample's model events carry their whole prompts, inline or as ranges of a pool of messages. They
