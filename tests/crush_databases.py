@@ -43,7 +43,18 @@ TALK: list[tuple[str, list[dict[str, Any]], bool]] = [
     ("assistant", [part("text", text="notes.txt has three words; there is no log.txt.")], False),
     ("assistant", [part("text", text="The user asked for words; notes.txt has three.")], True),
     ("user", [part("text", text="And in both?")], False),
-    ("assistant", [part("text", text="Three.")], False),
+    (
+        "assistant",
+        [
+            part("reasoning", thinking="Only one of the files has words.", signature="c2lnbmVk"),
+            part("text", text="Three."),
+        ],
+        False,
+    ),
+]
+SUBAGENT_TALK: list[tuple[str, list[dict[str, Any]], bool]] = [
+    ("user", [part("text", text="Count the words of notes.txt.")], False),
+    ("assistant", [part("text", text="There are three.")], False),
 ]
 
 
@@ -55,10 +66,12 @@ def crush(path: Path) -> Path:
     for own, parent in (("golden", None), ("sub", "golden")):
         row = (own, parent, "Counting words", 9, 900, 6, 0.25, BEGUN, BEGUN, None)
         db.execute("INSERT INTO sessions VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", row)
-    for n, (role, parts, summary) in enumerate(TALK):
-        at = BEGUN + n + 1
-        told = (f"m{n}", "golden", role, json.dumps(parts), "m-1", at, at, at, int(summary))
-        db.execute("INSERT INTO messages VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", told)
+    for prefix, session_id, talk in (("m", "golden", TALK), ("s", "sub", SUBAGENT_TALK)):
+        for n, (role, parts, summary) in enumerate(talk):
+            at = BEGUN + n + 1
+            message_id, content = f"{prefix}{n}", json.dumps(parts)
+            message = (message_id, session_id, role, content, "m-1", at, at, at, int(summary))
+            db.execute("INSERT INTO messages VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", message)
     db.commit()
     db.close()
     return path

@@ -108,13 +108,13 @@ def _newer(m: dict[str, Any]) -> tuple[str, dict[str, Any]] | None:
             "summary": texts,
             "recent": "",
         }
-    content = [_content(p) for p in parts if p["type"] in ("text", "tool")]
+    content = [_content(p) for p in parts if p["type"] in ("text", "reasoning", "tool")]
     return "assistant", {**told, "content": content}
 
 
 def _content(p: dict[str, Any]) -> dict[str, Any]:
-    if p["type"] == "text":
-        return {"type": "text", "text": p["text"]}
+    if p["type"] in ("text", "reasoning"):
+        return {"type": p["type"], "text": p["text"]}
     state = {"status": p["state"]["status"], "input": p["state"]["input"]}
     if state["status"] == "completed":
         state["content"] = [{"type": "text", "text": p["state"]["output"]}]

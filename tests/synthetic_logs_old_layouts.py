@@ -83,6 +83,7 @@ TAU2 = json.dumps(
                     {
                         "role": "assistant",
                         "content": "hi",
+                        "timestamp": "2026-03-01T10:00:01",
                         "usage": {"prompt_tokens": 5},
                         "cost": 0.5,
                     },

@@ -53,8 +53,8 @@ if TYPE_CHECKING:
 NAME = "atif"
 ALIASES = ("harbor",)
 CAN = (
-    "text, reasoning, calls and results, usage per call (cache reads), cost, times, tools, "
-    "subagents in the same file"
+    "text, reasoning, system prompt, calls and results, usage per call (cache reads), cost, "
+    "times, tools, subagents in the same file"
 )
 CANNOT = "cache writes; sizes of a compaction (terminus-2 marks only its place)"
 BLIND = ("tool errors",)

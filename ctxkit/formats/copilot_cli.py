@@ -119,19 +119,23 @@ class _SessionReader:
         elif event_type == "session.context_cleared":
             thread.add_clear(record, time)
         else:
-            self._read_session_event(event_type, data)
+            self._read_session_event(event_type, data, thread)
 
     def _find_thread(
         self, record: dict[str, Any], data: dict[str, Any], time: float | None
     ) -> _AgentThread:
         agent_id = str_or_none(record.get("agentId")) or str_or_none(data.get("parentToolCallId"))
+        if agent_id is None and record.get("type") == "subagent.started":
+            agent_id = str_or_none(data.get("toolCallId"))
         if agent_id is None:
             return self.main
         if agent_id not in self.subagents:
             self.subagents[agent_id] = _AgentThread(agent_id, time)
         return self.subagents[agent_id]
 
-    def _read_session_event(self, event_type: str, data: dict[str, Any]) -> None:
+    def _read_session_event(
+        self, event_type: str, data: dict[str, Any], thread: _AgentThread
+    ) -> None:
         if event_type in _START_EVENTS and not self.metadata:
             self.metadata = data
             self.model = str_or_none(data.get("selectedModel")) or self.model
@@ -146,9 +150,7 @@ class _SessionReader:
                 k: data[k] for k in ("modelMetrics", "totalPremiumRequests") if k in data
             }
         elif event_type == "subagent.started":
-            thread = self.subagents.get(as_str(data.get("toolCallId")))
-            if thread is not None:
-                thread.name = str_or_none(data.get("agentName")) or thread.name
+            thread.name = str_or_none(data.get("agentName")) or thread.name
         elif event_type != "tool.execution_start":  # the call is in the reply already
             count_skipped(self.skipped, event_type or "no type")
 

@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 
 NAME = "fuseraft-checkpoint"
 CAN = (
-    "text, calls (REPL: with results), summaries; usage per turn, agents and times (only of a "
-    "run); companion files"
+    "text, calls (REPL: with results, system prompt), summaries; usage per turn, agents and times "
+    "(only of a run); companion files"
 )
 CANNOT = (
     "single calls of a run and their results, cache; usage of a REPL session; messages before a "

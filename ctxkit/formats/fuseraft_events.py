@@ -35,8 +35,8 @@ if TYPE_CHECKING:
 NAME = "fuseraft-events"
 ALIASES = ("fuseraft-repl",)
 CAN = (
-    "usage and occupancy per call, sizes by kind, requests, answers, tools with sizes, compactions,"
-    " agents, subagents"
+    "usage and occupancy per call, sizes by kind, requests, answers, calls, tools with sizes, "
+    "times, compactions, agents, subagents"
 )
 CANNOT = "tool results (only sizes), cache per call (only per turn), system prompt, cost"
 

@@ -59,15 +59,16 @@ if TYPE_CHECKING:
 NAME = "inspect-ai"
 ALIASES = ("inspect",)
 CAN = (
-    "text, calls and results, tools, usage per call (cache reads and writes), times, compactions,"
-    " subagents; samples"
+    "text, thinking, system prompt, calls and results, tools, usage per call (cache reads and "
+    "writes), times, compactions, subagents; samples"
 )
 CANNOT = "usage if the log has no model events"
 # A sample's model events carry their whole prompts, inline or as ranges of a pool of messages. They
 # are assigned to threads (`PromptThreads`); the main thread is the one that shares most with the
 # sample's final messages. A compaction event applies to the edit that the next prompt shows; if
-# that shows none, the edit is added without targets. Two budgets bound the cost for hostile files:
-# pool references, and messages that change between prompts.
+# that shows none, the edit is added without targets. Inspect marks the summary in the metadata of a
+# user message. Two budgets bound the cost for hostile files: pool references, and messages that
+# change between prompts.
 _IGNORED_EVENTS = {
     "state",
     "store",
@@ -301,6 +302,8 @@ class _SampleReader:
                 is_error=bool(error),
                 error=error_text[:2000] or None,
             )
+        if raw.get("role") == "user" and "summary" in as_dict(raw.get("metadata")):
+            messages = [replace(m, role="summary") for m in messages]
         return [replace(m, id=as_str(raw.get("id"))) for m in messages]
 
     def _resolve_attachments(self, value: Any, depth: int) -> Any:

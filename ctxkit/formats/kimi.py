@@ -43,7 +43,7 @@ NAME = "kimi-cli"
 ALIASES = ("kimi",)
 CAN = (
     "text, thinking, system prompt, calls and results, usage per call (cache reads and writes),"
-    " latency; compactions"
+    " times, latency; compactions"
 )
 CANNOT = (
     "tool schemas (only names), cost, the parent of a subagent's log; messages that a "

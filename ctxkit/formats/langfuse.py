@@ -40,10 +40,11 @@ if TYPE_CHECKING:
 
 NAME = "langfuse"
 CAN = (
-    "text, calls and results, usage per call (cache reads), cost, latency, agents; removed "
-    "messages (derived)"
+    "text, system prompt, tools, calls and results, usage per call (cache reads), cost, times, "
+    "latency, agents; removed messages (derived)"
 )
 CANNOT = "replies that a framework did not log (taken from the next prompt); marks of compactions"
+BLIND = ("tool errors",)
 TRAITS = (
     (
         "all",

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 
 NAME = "mlflow"
 CAN = (
-    "text, calls and results, usage per call (cache reads if given), model, cost if MLflow "
-    "computed it, times, agents, tools"
+    "text, system prompt (in messages), calls and results, usage per call (cache reads if given),"
+    " model, cost if MLflow computed it, times, agents, tools"
 )
 CANNOT = "marks of compactions (removals are derived); failed tools; separate system prompts"
 BLIND = ("tool errors",)

@@ -39,9 +39,10 @@ if TYPE_CHECKING:
 NAME = "openai"
 ALIASES = ("openai-messages", "openai-chat", "chat-completions", "litellm")
 CAN = (
-    "text, system prompt, tools, calls and results; usage if completions are included (cache reads)"
+    "text, system prompt, tools, calls and results; usage and times if completions are included "
+    "(cache reads)"
 )
-CANNOT = "times of messages, compactions"
+CANNOT = "times of messages without a completion, compactions"
 BLIND = ("compactions", "tool errors")
 
 

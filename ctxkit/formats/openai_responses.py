@@ -31,8 +31,11 @@ if TYPE_CHECKING:
 
 NAME = "openai-responses"
 ALIASES = ("responses",)
-CAN = "text, calls and results; tools and usage if the response is included"
-CANNOT = "times of calls, encrypted reasoning (only its size), cost"
+CAN = (
+    "text, system prompt, calls and results, tools; usage and times if the response is included "
+    "(cache reads)"
+)
+CANNOT = "times of tool results, encrypted reasoning (only its size), cost"
 BLIND = ("tool errors",)
 
 _ITEM_TYPES = {

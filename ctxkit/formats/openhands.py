@@ -55,8 +55,8 @@ if TYPE_CHECKING:
 
 NAME = "openhands"
 CAN = (
-    "text, system prompt, tools, calls and results, condensations; usage per call (outputs,"
-    " completion logs), latency"
+    "text, system prompt, tools, calls and results, times, condensations; usage per call with "
+    "cache reads (outputs, completion logs), latency"
 )
 CANNOT = (
     "usage of a V1 conversation without its base_state; time zone of V0 events without a completion"

@@ -39,9 +39,9 @@ if TYPE_CHECKING:
 NAME = "otel"
 ALIASES = ("opentelemetry", "otlp", "openinference")
 CAN = (
-    "usage per call (cache reads if given), model, times, agents, tools; text if the exporter "
-    "may log it; compactions if it marks them (gen_ai.conversation.compacted, parts of type "
-    "compaction)"
+    "usage per call (cache reads if given), model, times, agents, tools; text and system prompt "
+    "if the exporter may log them; compactions if it marks them (gen_ai.conversation.compacted, "
+    "parts of type compaction)"
 )
 CANNOT = "text by default; failed tools; cost, unless an exporter adds it"
 BLIND = ("tool errors",)

@@ -146,12 +146,15 @@ class _HistoryReader:
             calls = [ToolCall(f"action-{message_id}", action_words[0][:80], {"command": action})]
             thinking = as_str(raw_message.get("thought"))
             parts = [Text(thinking)] if thinking else []
+        thinking_blocks, _ = parse_parts_and_results(
+            raw_message.get("thinking_blocks"), self.builder.skipped
+        )
         self._pending_calls = {c.id: c for c in calls}
         self.builder.add(
             Message(
                 role="assistant",
                 id=message_id,
-                parts=(*parts, *calls),
+                parts=(*thinking_blocks, *parts, *calls),
                 agent=agent,
                 stop="tool" if calls else None,
             )

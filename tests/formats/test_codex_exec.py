@@ -16,10 +16,11 @@ GOLDEN = Path(__file__).parent / "golden" / "codex-exec.jsonl"
 def test_calls_and_the_usage_of_the_turn():
     session = ck.read(GOLDEN)
     calls = [c for m in session.messages for c in m.tool_calls]
-    assert [c.name for c in calls] == ["mcp__files__read"] * 2
+    assert [c.name for c in calls] == ["mcp__files__read", "mcp__files__read", "shell"]
     assert [(m.text, m.is_error) for m in session.messages if m.role == "tool"] == [
         ("one two three", False),
         ("No such file: log.txt", True),
+        ("3 notes.txt", False),
     ]
     last = session.messages[-1]
     assert (last.kind, last.usage.input_tokens, last.usage.cache_read_tokens) == (

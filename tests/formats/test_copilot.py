@@ -33,6 +33,17 @@ def test_subagents_are_children():
     assert child.parent == session.id == "s"
 
 
+def test_a_subagent_has_the_name_of_its_start():
+    """Newer versions give each event the id of its agent, older ones only that of the call."""
+    start = {"toolCallId": "c1", "agentName": "explore"}
+    answer = {"content": "found", "parentToolCallId": "c1"}
+    for agent in ({"agentId": "a1"}, {}):
+        events = [("subagent.started", start), ("assistant.message", answer)]
+        records = [{"type": t, "id": t, "parentId": None, "data": d, **agent} for t, d in events]
+        (session,) = read_source(Source("x.jsonl", "\n".join(map(json.dumps, records)).encode()))
+        assert [(c.agent, c.messages[0].text) for c in session.children] == [("explore", "found")]
+
+
 def test_a_truncation_is_a_mark_that_takes_nothing_it_cannot_name():
     (session,) = read_source(Source("events.jsonl", COPILOT))
     (edit,) = session.edits
@@ -49,8 +60,8 @@ def test_a_compactions_own_bill_and_the_totals_are_kept():
         1200,
         20,
     )
-    assert session.details["totals"]["modelMetrics"]["m-1"]["usage"]["inputTokens"] == 4660
-    assert [c.message.usage.output_tokens for c in session.calls] == [21, 19, 15, 6]
+    assert session.details["totals"]["modelMetrics"]["m-1"]["usage"]["inputTokens"] == 5990
+    assert [c.message.usage.output_tokens for c in session.calls] == [21, 19, 15, 18, 6]
     assert session.calls[0].message.usage.input_tokens is None
 
 

@@ -35,7 +35,7 @@ PLACES = {
     "langfuse": (0, "observation g0: "),
     "mini-swe-agent": (0, "message 1: "),
     "mlflow": (0, "span s1: "),
-    "native": (6, ""),
+    "native": (5, ""),
     "notebook": (3, "cell 3: "),
     "openai": (1, ""),
     "openai-responses": (1, ""),

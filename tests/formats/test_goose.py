@@ -94,8 +94,8 @@ def test_what_the_agent_never_saw_is_not_shown():
         {"role": "user", "content": [answer], "metadata": note},
     ]
     (session,) = read_source(Source("s.json", json.dumps(told).encode()))
-    assert session.view()[-1].text == "Three."
-    assert [(m.text, m.visible) for m in session.messages[-3:]] == [
+    assert session.view()[-1].parts[-1].text == "Three."
+    assert [(m.parts[-1].text, m.visible) for m in session.messages[-3:]] == [
         ("Three.", True),
         ("Bye.", False),
         ("Late.", False),

@@ -6,6 +6,7 @@ Each parser returns a `RawLog`; None stands for what the log does not say.
 from __future__ import annotations
 
 import json
+import re
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
@@ -185,10 +186,14 @@ def parse_kimi(path: Path) -> RawLog:
 
 
 def parse_opencode(path: Path) -> RawLog:
-    """`output` leaves out `reasoning`; the tool `compress` makes a compaction."""
-    calls, compactions = [], []
+    """`output` leaves out `reasoning`; the tool `compress` and results cleared at a time are compactions."""
+    calls, compactions, cleared = [], [], []
     for m in document(path)["messages"]:
         info, tools = m["info"], [p for p in m["parts"] if p["type"] == "tool"]
+        cleared += [t for p in tools if (t := p["state"].get("time", {}).get("compacted"))]
+        if any(t <= info["time"]["created"] for t in cleared):
+            cleared = [t for t in cleared if t > info["time"]["created"]]
+            compactions.append(RawCompaction(len(calls)))
         if info["role"] != "assistant":
             continue
         t = info["tokens"]
@@ -206,30 +211,36 @@ def parse_opencode(path: Path) -> RawLog:
 
 
 def parse_inspect(path: Path) -> RawLog:
-    """`input_tokens` holds what was read from the cache where the total says so."""
-    sample, calls = document(path)["samples"][0], []
+    """`input_tokens` holds what was read from the cache where the total says so.
+
+    Model events in the span of an agent that begins within the sample are another session's.
+    """
+    sample, calls, compactions, subagents = document(path)["samples"][0], [], [], set()
     for event in sample.get("events") or []:
-        if event["event"] == "model":
+        if event["event"] == "span_begin" and event.get("type") == "agent" and calls:
+            subagents.add(event["id"])
+        if event["event"] == "compaction":
+            sizes = event["tokens_before"], event["tokens_after"]
+            compactions.append(RawCompaction(len(calls), *sizes))
+        if event["event"] == "model" and event.get("span_id") not in subagents:
             u, reply = event["output"]["usage"], event["output"]["choices"][0]["message"]
-            read = u.get("input_tokens_cache_read")
+            read, write = u.get("input_tokens_cache_read"), u.get("input_tokens_cache_write")
             prompt = u["total_tokens"] - u["output_tokens"]
-            size = (
-                prompt - (read or 0),
-                read,
-                u.get("input_tokens_cache_write"),
-                u["output_tokens"],
-            )
+            size = (prompt - (read or 0) - (write or 0), read, write, u["output_tokens"])
             calls.append(RawCall(*size, len(reply.get("tool_calls") or []), event["model"]))
     if "events" not in sample:  # messages without usage of each call
         replies = (m for m in sample["messages"] if m["role"] == "assistant")
         calls = [RawCall(*UNKNOWN, len(m.get("tool_calls") or [])) for m in replies]
-    return RawLog(calls)
+    return RawLog(calls, compactions)
 
 
 def parse_langfuse(path: Path) -> RawLog:
-    """A generation; one without usage ends another one, and is no call."""
+    """A generation; one without usage ends another one, and is no call.
+
+    A prompt that lacks the tool results of the prompt before was compacted.
+    """
     made = [o for o in document(path)["observations"] if o["type"] == "GENERATION"]
-    calls = []
+    calls, compactions, results = [], [], set()
     for o in sorted(made, key=lambda o: o["startTime"]):
         u = o["usageDetails"]
         if not u:
@@ -238,8 +249,11 @@ def parse_langfuse(path: Path) -> RawLog:
         output = u.get("output")
         if output is not None:
             output += u.get("output_reasoning", 0)
+        earlier, results = results, set(re.findall(r'"tool_call_id": "(.+?)"', str(o["input"])))
+        if earlier - results:
+            compactions.append(RawCompaction(len(calls)))
         calls.append(RawCall(u["input"], read, None, output, count_calls(o["output"]), o["model"]))
-    return RawLog(calls)
+    return RawLog(calls, compactions)
 
 
 def count_calls(value: Any) -> int:

@@ -26,8 +26,18 @@ WITH_PROMPTS = [
 
 
 def copied(session: ck.Session, folder: Path) -> tuple[ck.Session, dict[str, int]]:
+    """Return a session as it reads back, without its subagents, and what the copy lacks."""
     lost = ck.write(session, folder / "spans.json", format="otel").lost
-    return ck.read(folder / "spans.json"), lost
+    sessions = ck.read_all(folder / "spans.json", progress=False)
+    return next(s for s in sessions if s.id == session.id), lost
+
+
+def join_cache_writes(usage: Usage | None) -> Usage | None:
+    """Return a usage whose cache writes have one lifetime, as other formats record them."""
+    if usage is None or usage.cache_write_1h_tokens is None:
+        return usage
+    written = (usage.cache_write_tokens or 0) + usage.cache_write_1h_tokens
+    return replace(usage, cache_write_tokens=written, cache_write_1h_tokens=None)
 
 
 def words(session: ck.Session, call: int) -> list[str]:
@@ -43,11 +53,7 @@ def test_each_call_reads_back_with_its_prompt(name: str, tmp_path: Path):
         words(wanted, c.index) for c in wanted.calls
     ]
     assert [c.message.usage for c in found.calls] == [
-        u
-        and Usage(
-            **{**{f: getattr(u, f) for f in u.__struct_fields__}, "cache_write_1h_tokens": None}
-        )
-        for u in (c.message.usage for c in wanted.calls)
+        join_cache_writes(c.message.usage) for c in wanted.calls
     ]
     assert [c.message.tool_calls for c in found.calls] == [
         c.message.tool_calls for c in wanted.calls
@@ -55,14 +61,16 @@ def test_each_call_reads_back_with_its_prompt(name: str, tmp_path: Path):
     assert [c.message.time for c in found.calls] == [c.message.time for c in wanted.calls]
     assert "compactions" not in lost
     assert [(e.kind, e.source, [m.text for m in e.inserted]) for e in found.edits] == [
-        ("summarised", "recorded", [m.text for m in e.inserted]) for e in wanted.edits
+        ("summarised", "recorded", [m.text for m in e.inserted])
+        for e in wanted.edits
+        if e.kind == "summarised"
     ]
 
 
 def test_what_comes_after_the_last_call_is_named_as_lost(tmp_path: Path):
     wanted = ck.read(GOLDEN / "pi.jsonl")
-    log = (*wanted.log, ck.Message(role="user", id="late", parts=wanted.messages[0].parts))
-    assert copied(replace(wanted, log=log), tmp_path)[1]["messages after the last call"] == 1
+    late = ck.Message(role="user", id="late", parts=wanted.messages[0].parts)
+    assert copied(wanted.append(late), tmp_path)[1]["messages after the last call"] == 1
 
 
 def cut(own: str, targets: tuple[str, ...], *inserted: ck.Message) -> ck.Edit:
