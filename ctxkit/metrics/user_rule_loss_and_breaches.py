@@ -256,7 +256,7 @@ def _find_spans(analysis: LossAnalysis, item: int) -> list[tuple[int, int]]:
 
 _BAN = re.compile(
     r"(?<!\w)(?:never|not|n['’]t|dont|no|without|avoid|cannot|forbidden to)\s+(?:ever\s+|to\s+)?"
-    r"(?P<verb>[a-z]{3,12}?)(?:ing)?\s+(?:(?:to|on|in|into|from|the|a|an|any|my|our|this|that)\s+){0,3}"
+    r"(?P<verb>us(?=ing\s)|[a-z]{3,12}?)(?P<ing>ing)?\s+(?:(?:to|on|in|into|from|the|a|an|any|my|our|this|that)\s+){0,3}"
     r"[\"'`]?(?P<object>[\w./-]{3,60})",
     re.IGNORECASE,
 )
@@ -288,8 +288,16 @@ def _iter_bans(rule: str) -> Iterator[tuple[str, ...]]:
         yield (value,)
     for ban in _BAN.finditer(rule):
         verb, name = ban["verb"].casefold(), ban["object"].rstrip(".").casefold()
-        if name not in _NO_OBJECTS:
-            yield (name,) if verb in _GENERAL_VERBS else (verb, name)
+        if name in _NO_OBJECTS:
+            continue
+        for base in _list_base_forms(verb) if ban["ing"] else (verb,):
+            yield (name,) if base in _GENERAL_VERBS else (base, name)
+
+
+def _list_base_forms(stem: str) -> tuple[str, ...]:
+    """Return the verbs of which a stem with -ing can come: delet, us, dropp, push."""
+    doubled = (stem[:-1],) if stem[-1] == stem[-2] else ()
+    return (stem, f"{stem}e", *doubled)
 
 
 # A name and its value in a text: `port: 80`, `limit is now 3`. The value has a digit.

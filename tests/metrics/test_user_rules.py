@@ -155,6 +155,10 @@ def test_each_rule_has_the_compaction_that_first_removed_it_and_its_last_prompt(
         ("Never delete src/ledger.py.", "rm src/ledger.py", True),  # an exact value alone
         ("Never delete src/ledger.py.", "rm src/ledger.pyc", False),
         ("Avoid pushing to main.", "git push origin main", True),
+        ("Avoid deleting the fixtures.", "delete all fixtures", True),
+        ("Avoid dropping the archive.", "drop table archive", True),
+        ("Avoid dropping the archive.", "dropped archive", False),
+        ("Avoid using sudo.", "sudo make install", True),
         ("Never change anything before noon.", "change anything", False),
         ("Always push to main.", "git push origin main", False),
     ],
