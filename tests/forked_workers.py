@@ -5,7 +5,7 @@ itself. A fork has both already and costs next to nothing. With two workers a co
 while another waits; more than that only contend for the processor's caches.
 
 Tests of one file run one after the other in the same worker, and so do those of a folder that
-shares a fixture: what they share is made once. A worker that has run such a batch takes the number
+shares a fixture: what they share is made once. Long tests are divided further. A worker that has run such a batch takes the number
 of the next one from a pipe. It sends its reports to the parent, which passes them on to the hooks
 of pytest as if it had run the tests itself.
 """
@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 
 NUMBER_BYTES = 4
 """Bytes of a batch number in the pipe. So few are always read by one worker alone."""
+LONG_TESTS_IN_A_BATCH = 5
+"""Long tests of one file that run in a row. Fixtures of the file are made anew for each batch."""
 
 
 class Worker(NamedTuple):
@@ -69,22 +71,28 @@ def pytest_runtestloop(session: pytest.Session) -> bool | None:
 def list_batches(items: list[pytest.Item]) -> list[list[pytest.Item]]:
     """Divide the tests into batches: those of a folder that share a fixture, and those of each file.
 
-    The first take longest and begin first. Files follow by their number of tests, so what the last
-    workers run is short.
+    The long tests of a file are batches of their own, a few in each, so that workers share them.
+    The batches that take longest begin first: folders, then long tests, then files by their number
+    of tests. So what the last workers run is short.
     """
-    batches: dict[Path, list[pytest.Item]] = {}
-    folders: set[Path] = set()
+    folders: dict[Path, list[pytest.Item]] = {}
+    files: dict[Path, list[pytest.Item]] = {}
+    long_tests: dict[Path, list[pytest.Item]] = {}
     for item in items:
         folder = get_folder_with_fixtures(item)
         if folder is not None:
-            folders.add(folder)
-        batches.setdefault(folder or item.path, []).append(item)
-    return [
-        tests
-        for _, tests in sorted(
-            batches.items(), key=lambda batch: (batch[0] not in folders, -len(batch[1]))
-        )
+            folders.setdefault(folder, []).append(item)
+        elif item.get_closest_marker("long"):
+            long_tests.setdefault(item.path, []).append(item)
+        else:
+            files.setdefault(item.path, []).append(item)
+    long_batches = [
+        tests[start : start + LONG_TESTS_IN_A_BATCH]
+        for tests in long_tests.values()
+        for start in range(0, len(tests), LONG_TESTS_IN_A_BATCH)
     ]
+    by_size = [sorted(each.values(), key=len, reverse=True) for each in (folders, files)]
+    return [*by_size[0], *long_batches, *by_size[1]]
 
 
 def get_folder_with_fixtures(item: pytest.Item) -> Path | None:

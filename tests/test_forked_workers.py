@@ -89,6 +89,27 @@ def test_each_test_is_reported_once_as_it_ended(tmp_path):
     assert re.findall(r"used by (\d+)", ended.stdout) == made * 2
 
 
+LONG = """
+import pathlib, time, pytest
+@pytest.mark.long
+@pytest.mark.parametrize("n", range(6))
+def test_long(n):
+    path = pathlib.Path(__file__).with_name("last")
+    if n == 5:
+        path.touch()
+    deadline = time.monotonic() + 20
+    while n == 0 and not path.exists():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+"""
+
+
+def test_workers_share_the_long_tests_of_a_file(tmp_path):
+    """The first of them ends only where the last runs beside it."""
+    ended = run_pytest(tmp_path, "--workers", "2", "-W", "ignore", test_long=LONG)
+    assert (ended.returncode, "6 passed" in ended.stdout) == (0, True), ended.stdout
+
+
 def test_more_workers_than_batches_are_no_failure(tmp_path):
     ended = run_pytest(tmp_path, "--workers", "4", test_it="def test_it(): pass")
     assert (ended.returncode, ended.stderr) == (0, "")
