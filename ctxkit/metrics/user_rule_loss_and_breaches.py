@@ -295,7 +295,7 @@ def _iter_bans(rule: str) -> Iterator[tuple[str, ...]]:
 
 
 def _list_base_forms(stem: str) -> tuple[str, ...]:
-    """Return the verbs of which a stem with -ing can come: delet, us, dropp, push."""
+    """Return the verbs whose -ing form has a stem: "us" is of use, "dropp" of drop."""
     doubled = (stem[:-1],) if stem[-1] == stem[-2] else ()
     return (stem, f"{stem}e", *doubled)
 
