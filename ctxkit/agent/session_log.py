@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import socket
+import time
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
@@ -38,6 +39,8 @@ if TYPE_CHECKING:
 
 LOCKS_THE_LOG = os.name == "posix"
 """True if a lock on the log does not block readers; Windows locks a file beside it."""
+ORPHANED_LOCK_SECONDS = 2.0
+"""Time to wait for a lock whose holder has ended."""
 
 
 def _ignore_name(_: str) -> None:
@@ -299,13 +302,19 @@ class SessionLog:
                     f".{self.name}.lock", os.O_RDWR | os.O_CREAT
                 )
             file = self._handle if LOCKS_THE_LOG else self._lock_handle
-            free = lock_descriptor(file, blocking=False)
+            is_free = lock_descriptor(file, blocking=False)
+            # A program that the holder was starting when it was killed shares the lock until it
+            # runs.
+            deadline = time.monotonic() + ORPHANED_LOCK_SECONDS
+            while not is_free and self._has_holder_ended() and time.monotonic() < deadline:
+                time.sleep(0.02)
+                is_free = lock_descriptor(file, blocking=False)
         except OSError as e:
             raise StoreError(
                 f"Files in {self.folder} cannot be locked ({e.strerror}): keep the session in a"
                 " folder of this machine."
             ) from None
-        if not free:
+        if not is_free:
             raise StoreError(
                 f"Session {self.name!r} is being written by {self._describe_holder()}: stop it"
                 " there, or choose another name."
@@ -317,13 +326,31 @@ class SessionLog:
         except OSError as e:
             raise StoreError(f"{self.folder} cannot be written ({e.strerror}).") from None
 
-    def _describe_holder(self) -> str:
+    def _read_holder(self) -> tuple[int, str] | None:
+        """Return process and host of the holder; None: they cannot be read."""
         try:
             with os.fdopen(self._safe_folder.open(self._holder_file, os.O_RDONLY), "rb") as file:
                 holder = json.loads(file.read(1000))
-            return f"process {int(holder['pid'])} on {str(holder['host'])[:60]}"
+            return int(holder["pid"]), str(holder["host"])
         except (OSError, ValueError, KeyError, TypeError):
-            return "another process"
+            return None
+
+    def _describe_holder(self) -> str:
+        holder = self._read_holder()
+        return "another process" if holder is None else f"process {holder[0]} on {holder[1][:60]}"
+
+    def _has_holder_ended(self) -> bool:
+        """Return True if the holder was a process of this host that no longer exists."""
+        pid, host = self._read_holder() or (0, "")
+        if os.name != "posix" or host != socket.gethostname():
+            return False
+        try:
+            os.kill(pid, 0)
+        except ProcessLookupError:
+            return True
+        except (OSError, OverflowError):
+            return False
+        return False
 
     def _load_or_create(self, new_session: Session) -> Session:
         self._size = os.fstat(self._handle).st_size

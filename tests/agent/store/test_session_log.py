@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import socket
 import subprocess
 import sys
 import textwrap
@@ -157,3 +158,45 @@ def test_the_newest_are_offered_under_their_numbers():
     found = list_checkpoints(session(*log))
     assert [c.number for c in found] == list(range(5, MAX_CHECKPOINTS + 5))
     assert get_checkpoint(session(*log), MAX_CHECKPOINTS + 4).entry == len(log) - 2
+
+
+ORPHAN = """
+import os, sys, time
+import ctxkit as ck
+from ctxkit.agent import SessionLog
+log = SessionLog(sys.argv[1], "one", ck.Session(id="0000abcd"))
+if not os.fork():  # shares the open file, and thereby the lock
+    time.sleep(float(sys.argv[2]))
+os._exit(0)
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there are no forks here")
+def test_a_lock_that_outlives_its_holder_is_waited_for(tmp_path, monkeypatch):
+    def leave_lock(seconds: float) -> None:
+        subprocess.run([sys.executable, "-c", ORPHAN, str(tmp_path), str(seconds)], check=True)
+
+    leave_lock(0.4)
+    open_log(tmp_path).close()
+    leave_lock(3)
+    monkeypatch.setattr("ctxkit.agent.session_log.ORPHANED_LOCK_SECONDS", 0.1)
+    with pytest.raises(StoreError, match="is being written by process"):
+        open_log(tmp_path)
+
+
+def test_a_lock_whose_holder_runs_is_not_waited_for(tmp_path, monkeypatch):
+    def sleep(_seconds):
+        raise AssertionError("it waits")
+
+    monkeypatch.setattr("ctxkit.agent.session_log.time.sleep", sleep)
+    for pid in (os.getpid(), 1, 0, -1, 10**30):
+        with open_log(tmp_path):
+            (tmp_path / ".one.holder").write_text(
+                json.dumps({"pid": pid, "host": socket.gethostname()})
+            )
+            with pytest.raises(StoreError, match="is being written by"):
+                open_log(tmp_path)
+    with open_log(tmp_path):
+        (tmp_path / ".one.holder").write_text(json.dumps({"pid": 2**22 - 1, "host": "another"}))
+        with pytest.raises(StoreError, match=f"process {2**22 - 1} on another"):
+            open_log(tmp_path)
