@@ -208,6 +208,76 @@ def test_what_was_spent_adds_up_however_it_is_parted(home, by):
     assert sum(r["calls_n"] for r in rows) == 343
 
 
+BY_GROUP = {
+    "day": [
+        ("2026-08-31", 1.0, 2, 1, 0),
+        ("2026-09-06", 2.0, 3, 1, 0),
+        ("2026-09-07", 4.0, 1, 1, 0),
+        ("unknown", None, 0, 1, 1),
+    ],
+    "week": [
+        ("2026-08-31", 3.0, 5, 1, 0),
+        ("2026-09-07", 4.0, 1, 1, 0),
+        ("unknown", None, 0, 1, 1),
+    ],
+    "month": [("2026-08", 1.0, 2, 1, 0), ("2026-09", 6.0, 4, 2, 0), ("unknown", None, 0, 1, 1)],
+    "model": [("large", 6.0, 4, 2, 0), ("small", 1.0, 2, 1, 0), ("unknown", None, 0, 1, 1)],
+    "project": [("unknown", 4.0, 1, 1, 1), ("web", 3.0, 5, 1, 0)],
+    "tool": [("codex", 4.0, 1, 1, 1), ("pi", 3.0, 5, 1, 0)],
+    "session": [("second", 4.0, 1, 1, 1), ("Mend it", 3.0, 5, 1, 0)],
+}
+"""Name, dollars, calls, sessions and calls without a price of each row, in order."""
+
+
+def test_each_group_has_its_name_its_order_and_its_sums():
+    """2026-08-31 is a Monday; the Sunday after it is of the same week and of another month."""
+    from ctxkit.cli.list_report_spend_watch_commands import sum_spend_by_group
+    from ctxkit.cli.session_index import DailyModelSpend, IndexedLogFile, IndexedSession
+
+    first = IndexedSession(
+        id="first",
+        title="Mend it",
+        format="pi",
+        spent=(
+            DailyModelSpend("2026-08-31", "small", 1.0, 2, 100, 10),
+            DailyModelSpend("2026-09-06", "large", 2.0, 3, 200, 20),
+        ),
+    )
+    second = IndexedSession(
+        id="second",
+        format="codex",
+        spent=(
+            DailyModelSpend("2026-09-07", "large", 4.0, 1, 300, 30),
+            DailyModelSpend("", "", None, 0, 0, 0),
+        ),
+    )
+    logs = [
+        IndexedLogFile(path="a", modified=0.0, size=0, tool="pi", project="web", sessions=(first,)),
+        IndexedLogFile(path="b", modified=0.0, size=0, sessions=(second,)),
+        IndexedLogFile(path="c", modified=0.0, size=0, error="It is torn."),
+    ]
+    figures = ("total_usd", "calls_n", "sessions_n", "unpriced_n")
+    rows = {by: sum_spend_by_group(logs, by) for by in BY_GROUP}
+    assert {
+        by: [(r[by], *(r[f] for f in figures)) for r in found] for by, found in rows.items()
+    } == BY_GROUP
+    assert [(r["prompt_tokens"], r["output_tokens"]) for r in rows["model"]] == [
+        (500, 50),
+        (100, 10),
+        (0, 0),
+    ]
+    # the day of the moment counts whole, and what has no day always does
+    noon = 1_788_696_000.0  # 2026-09-06 12:00 UTC
+    left = sum_spend_by_group(logs, "day", noon)
+    assert [r["day"] for r in left] == ["2026-09-06", "2026-09-07", "unknown"]
+
+
+def test_rows_are_summed_up_where_there_are_two(home):
+    days = told(home, "spend").stdout
+    assert "\nIn all $3.29 for 343 calls.\n" in days
+    assert "In all" not in told(home, "spend", "--by", "model").stdout
+
+
 def test_spent_by_day_are_the_days_of_the_calls(home):
     calls = ck.frame(ck.samples.path("billing"), per="call")
     days = calls.groupby(calls["ts"].dt.strftime("%Y-%m-%d"))["cost_usd"].sum()
