@@ -32,6 +32,11 @@ def went(team):
     return team.moves["agent"].dropna().tolist()
 
 
+def last_request(team, agent):
+    """The words with which an agent was given its last turn."""
+    return [text for kind, text in shown(team, agent) if kind == "user"][-1]
+
+
 KEYWORDS = {"Type": "keyword", "DefaultAgent": "B", "Routes": [
     route("GO ON", "C", "A", "B", Validator="RequireWriteFile"),
     route("AGAIN", "A", "C"), route("APPROVED", "C", "C")]}  # fmt: skip
@@ -214,6 +219,10 @@ def test_a_verifier_looks_now_and_then_and_what_it_finds_is_said(tmp_path):
         assert corrections == [
             "VERIFICATION FINDING of V, to be settled before you go on:\nINCONSISTENCY: two is not there."
         ]
+        assert last_request(team, "V") == (
+            "It is your turn, V: hold what was claimed against what was done. Write nothing but what"
+            " you find."
+        )
 
 
 def test_a_verifier_looks_where_a_hand_off_is_claimed_without_work(tmp_path):
@@ -259,6 +268,9 @@ def test_an_agent_for_recovery_may_come_at_once_and_silence_may_last_longer(tmp_
     with made(tmp_path, parts, plan) as team:
         assert team.run("Work.").ended == "done"
         assert went(team) == ["A"] * 5 + ["B", "A"]
+        assert last_request(team, "B") == (
+            "It is your turn, B: mend what is missing; then the agent that asked goes on."
+        )
 
 
 def test_a_list_of_steps_is_held_against_what_was_written(tmp_path):

@@ -91,6 +91,24 @@ def test_a_config_that_cannot_work_is_a_sentence(plan, words):
     refused(plan, words)
 
 
+LONG, OTHER = "n" * 150, "o" * 150
+
+
+def adversarial(*stages):
+    rows = [{"Generator": maker, "Critic": critic} for maker, critic in stages]
+    return config([LONG, OTHER], Selection={"Type": "adversarial", "Adversarial": {"Stages": rows}})
+
+
+def test_a_long_name_is_cut_in_a_refusal(tmp_path):
+    cut = "n" * 59 + "…"
+    refused(adversarial((LONG, LONG)), f"^Stage 1: its Generator and its Critic are both {cut}\\.$")
+    refused(adversarial((LONG, OTHER), (OTHER, LONG)), f"^{cut} is a Generator and a Critic: ")
+    path = tmp_path / "orchestration.yaml"
+    path.write_text(f"Agents: [{{AgentFile: {LONG}.yaml}}]")
+    with pytest.raises(BadArguments, match=f"^AgentFile {'n' * 119}…: "):
+        ck.team(path, folder=tmp_path)
+
+
 def test_a_file_that_names_a_state_twice_is_refused(tmp_path):
     path = tmp_path / "orchestration.yaml"
     path.write_text(
