@@ -144,6 +144,11 @@ def test_watch_reads_what_changed_and_shows_what_is_new(home, monkeypatch):
     assert pauses == [0.5] * 7
 
 
+def test_watch_shows_every_call_of_a_log_that_had_none(home, monkeypatch):
+    _, shown, *_ = _watch(home, monkeypatch, [_calls(0), _calls(12)])
+    assert shown == [[], [f"#{n}" for n in range(12)]]
+
+
 def test_watch_needs_a_log_that_can_be_read_and_looks_each_second(home, monkeypatch):
     done, _, reads, _ = _watch(home, monkeypatch, ["{torn", "{torn"])
     assert (done.returncode, done.stdout, reads) == (2, "", [1])

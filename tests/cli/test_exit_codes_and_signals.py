@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 from importlib.metadata import entry_points
 
@@ -26,12 +27,37 @@ def test_the_console_script_and_the_module_are_one():
     assert scripts[0] == "ctxkit.cli:run"
 
 
+BOUNDS = {
+    "when": {"--window": "x>=1", "--extra-loss": "default: 0.05; 0<=x<=1"},
+    "list": {"--most": "default: 20; x>=0"},
+    "report": {"--call": "default: -1"},
+    "watch": {"--every": "default: 1.0; x>=0.1", "--times": "x>=1"},
+    "card": {"--compaction": "default: -1"},
+    "compare": {"--max-loss": "0<=x<=1"},
+    "sweep": {"--loss": "default: loss", "--max-loss": "0<=x<=1"},
+    "convert": {"--to": "default: native"},
+    "exam": {"--questions": "default: 10; 1<=x<=200", "--repeat": "default: 1; 1<=x<=20"},
+    "gate": {
+        "--tolerance": "default: 0.0; 0<=x<1",
+        "--rounds": "default: 6; 1<=x<=100",
+        "--repeat": "default: 1; 1<=x<=100",
+        "--timeout": "default: 120.0; x>=0.1",
+        "--least": "default: 0.0; 0<=x<=1",
+    },
+}
+"""Defaults and bounds of the options that have some."""
+BOUND = re.compile(r"\[(default: [^]]*|[^]|]*x[<>][^]]*)]")
+
+
 @pytest.mark.parametrize("name", list_commands())
 def test_each_command_explains_itself_within_80_columns(home, name):
     code, shown = run_as_in_terminal(home, name, "--help")
     assert code == 0
     assert shown.startswith(f"Usage: ctxkit {name}")
     assert max(map(len, shown.splitlines())) <= 80
+    options = [" ".join(o.split()) for o in re.split(r"\n  (?=-)", shown)[1:]]
+    bounds = {re.search("--[a-z-]+", o)[0]: BOUND.search(o) for o in options}
+    assert {o: found[1] for o, found in bounds.items() if found} == BOUNDS.get(name, {})
 
 
 @pytest.mark.parametrize(

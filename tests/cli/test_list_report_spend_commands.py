@@ -66,6 +66,34 @@ def test_a_folder_is_narrowed_by_what_its_files_are(home, words, n):
         assert len(json.loads(told(home, "spend", home, "--json", *words).stdout)) == 2 * n
 
 
+OLDER = "older: --all shows them, --since and --tool choose.\n"
+
+
+def test_a_list_reads_on_until_it_has_the_rows_that_were_asked_for(home):
+    os.utime(home / ".pi" / "agent" / "sessions" / "work" / "broken.jsonl", (3e9, 3e9))
+    os.utime(home / ".ctxkit" / "sessions" / "billing.jsonl", (1e9, 1e9))
+    shown = told(home, "list", "-n", "1").stdout
+    assert [line.split()[2] for line in shown.splitlines()[2:3]] == ["pi"]
+    assert "BILL-4127" not in shown
+    assert f"\n1 {OLDER}1 could not be read" in shown
+    read = (home / "state" / "ctxkit" / "seen.jsonl").read_text()
+    assert ("2026.jsonl" in read, "billing.jsonl" in read) == (True, False)
+    assert told(home, "list", "-n", "0").stdout == f"3 {OLDER}"
+    assert told(home, "list", "-n", "0", "--tool", "pi").stdout == f"2 {OLDER}"
+
+
+def test_a_list_sums_up_its_costs(home):
+    assert "\nIn all $3.29; 1 session without a cost.\n" in told(home, "list").stdout
+    reply = {"model": "claude-sonnet-4-5"}
+    child = session(user(), assistant(usage=usage(500_000, output=0), **reply), id="child")
+    whole = assistant(usage=usage(1_000_000, output=0), **reply)
+    folder = home / ".ctxkit" / "sessions"
+    ck.write(session(user(), whole, children=(child,)), folder / "parent.jsonl")
+    # at $3 per million tokens, beside the sample's $3.29
+    assert "\nIn all $6.29, $7.79 with their subagents; 1 session" in told(home, "list").stdout
+    assert "In all" not in told(home, "list", "-n", "1").stdout
+
+
 def test_a_tool_that_nobody_knows_is_not_answered_with_nothing(home):
     done = told(home, "list", "--tool", "codx")
     assert (done.returncode, done.stdout) == (2, "")
@@ -319,6 +347,14 @@ def test_a_summary_without_a_price_hides_no_dollars_of_calls():
     )
     assert (row["calls_n"], row["unpriced_n"]) == (3, 1)
     assert row["total_usd"] == pytest.approx(ck.spend(made).total_usd)
+
+
+def test_totals_that_a_log_states_alone_are_spent_on_one_day():
+    from ctxkit.cli.session_index import index_session
+
+    totals = {"input_tokens": 900, "output_tokens": 40}
+    told = index_session(session(user("go"), assistant("done"), details=totals))
+    assert told.spent == (("", "", None, 1, 900, 40),)
 
 
 def test_a_title_shows_no_secret():
