@@ -10,6 +10,15 @@ from builders import assistant, session, summarised, usage, user
 from cli.command_runner import ctxkit, in_terminal, run_as_in_terminal, told
 
 import ctxkit as ck
+from ctxkit.cli.list_report_spend_watch_commands import sum_spend_by_group
+from ctxkit.cli.session_index import (
+    DailyModelSpend,
+    IndexedLogFile,
+    IndexedSession,
+    SessionIndex,
+    index_session,
+    list_log_files,
+)
 
 
 def test_a_list_has_the_sessions_of_known_tools(home):
@@ -109,8 +118,6 @@ def test_what_has_no_price_has_no_cost(home):
 
 
 def test_what_was_seen_is_not_read_again_until_it_changes(home):
-    from ctxkit.cli.session_index import SessionIndex, list_log_files
-
     place = home / ".ctxkit" / "sessions"
     seen = SessionIndex(home / "state")
     (log,) = seen.read_files(list_log_files(place))
@@ -259,9 +266,6 @@ BY_GROUP = {
 
 def test_each_group_has_its_name_its_order_and_its_sums():
     """2026-08-31 is a Monday; the Sunday after it is of the same week and of another month."""
-    from ctxkit.cli.list_report_spend_watch_commands import sum_spend_by_group
-    from ctxkit.cli.session_index import DailyModelSpend, IndexedLogFile, IndexedSession
-
     first = IndexedSession(
         id="first",
         title="Mend it",
@@ -326,8 +330,6 @@ def _two_days(**cut):
 
 
 def test_a_summary_is_paid_on_the_day_of_the_call_that_was_shown_it():
-    from ctxkit.cli.session_index import index_session
-
     made = _two_days(model="claude-sonnet-4-5")
     told = index_session(made)
     assert [(s.day, s.calls_n) for s in told.spent] == [("1970-01-02", 2), ("1970-01-03", 1)]
@@ -336,9 +338,6 @@ def test_a_summary_is_paid_on_the_day_of_the_call_that_was_shown_it():
 
 
 def test_a_summary_without_a_price_hides_no_dollars_of_calls():
-    from ctxkit.cli.list_report_spend_watch_commands import sum_spend_by_group
-    from ctxkit.cli.session_index import IndexedLogFile, index_session
-
     made = _two_days(model="no-such-model")
     told = index_session(made)
     assert told.cost_usd is None
@@ -350,16 +349,12 @@ def test_a_summary_without_a_price_hides_no_dollars_of_calls():
 
 
 def test_totals_that_a_log_states_alone_are_spent_on_one_day():
-    from ctxkit.cli.session_index import index_session
-
     totals = {"input_tokens": 900, "output_tokens": 40}
     told = index_session(session(user("go"), assistant("done"), details=totals))
     assert told.spent == (("", "", None, 1, 900, 40),)
 
 
 def test_a_title_shows_no_secret():
-    from ctxkit.cli.session_index import index_session
-
     told = index_session(session(user(), title="use " + "sk-ant-" + "a1B2" * 20))
     assert told.title.startswith("use ")
     assert "a1B2a1B2" not in told.title
