@@ -109,13 +109,17 @@ def _find_missing_apart(*names: str) -> list[str]:
         "import json, sys; from ctxkit.cli.doctor import _find_missing;"
         " print(json.dumps(_find_missing(*sys.argv[1:])))"
     )
-    done = subprocess.run(  # noqa: S603  our own Python, and names of packages
-        [sys.executable, "-c", script, *names],
-        capture_output=True,
-        text=True,
-        timeout=_MAX_IMPORT_SECONDS,
-        check=False,
-    )
+    try:
+        done = subprocess.run(  # noqa: S603  our own Python, and names of packages
+            [sys.executable, "-c", script, *names],
+            capture_output=True,
+            text=True,
+            timeout=_MAX_IMPORT_SECONDS,
+            check=False,
+        )
+    except subprocess.TimeoutExpired as error:
+        sentence = f"{', '.join(names)} cannot be imported in {_MAX_IMPORT_SECONDS} s"
+        raise CtxkitError(sentence) from error
     if done.returncode:
         raise CtxkitError(f"{', '.join(names)} cannot be imported (exit code {done.returncode})")
     missing: list[str] = json.loads(done.stdout.splitlines()[-1])

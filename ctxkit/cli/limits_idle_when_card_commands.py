@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from ctxkit._internal.formatting_and_sanitizing import pluralize
 from ctxkit.cli import arguments_and_output
 from ctxkit.cli.arguments_and_output import (
     LAST_WORD,
@@ -135,10 +136,11 @@ def print_newest_session_advice() -> None:
 
     session = resolve_session(LAST_WORD)
     print_wrapped_lines("\n".join([*_answer_when(session), _answer_spend(session), ""]))
+    calls = pluralize(len(session.calls), "call")
     print_wrapped_lines(
-        f"Session: {get_title(session)} ({session.format}, {len(session.calls):,} calls). Why: "
-        "ctxkit when last, ctxkit spend last. Other settings: ctxkit compare last. All sessions: "
-        "ctxkit list. Help: ctxkit -h."
+        f"Session: {get_title(session)} ({session.format}, {calls}). Why: ctxkit when last, ctxkit "
+        "spend last. Other settings: ctxkit compare last. All sessions: ctxkit list. Help: ctxkit "
+        "-h."
     )
 
 

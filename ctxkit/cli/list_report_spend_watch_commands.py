@@ -97,9 +97,9 @@ def list_(
     # where the place does not tell a file's tool, only reading does
     tools_are_known = tool is None or all(file.tool for file in files)
     # files are sorted: the newest are enough, unless all rows or a filter ask for the others
-    logs = filter_log_files_by_tool(
-        index.read_files(files if is_whole or not tools_are_known else files[:most]), tool
-    )
+    is_read_whole = is_whole or not tools_are_known
+    read_logs = index.read_files(files) if is_read_whole else _read_newest(index, files, most)
+    logs = filter_log_files_by_tool(read_logs, tool)
     files = files if tools_are_known else logs
     rows = [make_list_row(log, s) for log in logs for s in log.sessions or ()]
     shown_rows = rows if is_whole else rows[:most]
@@ -119,6 +119,19 @@ def list_(
     index.save()
 
 
+def _read_newest(
+    index: SessionIndex, files: list[IndexedLogFile], most: int
+) -> list[IndexedLogFile]:
+    """Read files, the first ones first, until they hold so many sessions."""
+    files_n = most
+    while True:
+        # some files hold no session: those of subagents, and those that cannot be read
+        logs = index.read_files(files[:files_n])
+        if files_n >= len(files) or sum(len(log.sessions or ()) for log in logs) >= most:
+            return logs
+        files_n *= 2
+
+
 def _describe_list_total(rows: list[dict[str, Any]]) -> list[str]:
     """Return the sum of the listed costs, without and with subagents, and what it leaves out."""
     costs = [row["cost_usd"] for row in rows]
@@ -126,10 +139,12 @@ def _describe_list_total(rows: list[dict[str, Any]]) -> list[str]:
         return []
     whole = sum(row["with_subagents_usd"] or row["cost_usd"] or 0.0 for row in rows)
     own = sum(cost or 0.0 for cost in costs)
-    subagents = f", ${whole:,.2f} with their subagents" if whole > own else ""
+    # compared as shown: sums of floats in another order differ in their last digits
+    own_text, whole_text = f"${own:,.2f}", f"${whole:,.2f}"
+    subagents = f", {whole_text} with their subagents" if whole_text != own_text else ""
     unpriced = costs.count(None)
     left_out = f"; {pluralize(unpriced, 'session')} without a cost" if unpriced else ""
-    return [f"In all ${own:,.2f}{subagents}{left_out}."]
+    return [f"In all {own_text}{subagents}{left_out}."]
 
 
 def select_log_files(
@@ -229,9 +244,10 @@ def describe_omissions(
         sentences.append(
             f"{len(unreadable):,} could not be read, the first: {unreadable[0].path}: {reason}"
         )
-    if not logs and is_filtered:
+    has_files = bool(logs) or omitted > 0
+    if not has_files and is_filtered:
         sentences.append("Nothing fits --since, --project and --tool together.")
-    elif not logs:
+    elif not has_files:
         sentences.append(
             arguments_and_output.NO_SESSION
             if place is None
@@ -274,7 +290,7 @@ def report_(out: CommandOutput, *, session: str, call: int) -> None:
 
 def print_indexed_figures(indexed: IndexedSession) -> None:
     """Print the figures of a session from the index, before its log is read."""
-    parts = [sanitize_line(indexed.title or indexed.id, 60), f"{indexed.calls_n:,} calls"]
+    parts = [sanitize_line(indexed.title or indexed.id, 60), pluralize(indexed.calls_n, "call")]
     if indexed.cost_usd:
         parts.append(f"{format_value(indexed.cost_usd, 'usd')} ({indexed.cost_source})")
     print_wrapped_lines(", ".join(filter(None, parts)) + "\n")
@@ -427,8 +443,8 @@ def _spend_columns(by: str) -> tuple[TableColumn, ...]:
 def _describe_total(rows: list[dict[str, Any]]) -> list[str]:
     if len(rows) < 2:
         return []
-    calls = sum(r["calls_n"] for r in rows)
-    return [f"In all ${sum(r['total_usd'] or 0.0 for r in rows):,.2f} for {calls:,} calls."]
+    calls = pluralize(sum(r["calls_n"] for r in rows), "call")
+    return [f"In all ${sum(r['total_usd'] or 0.0 for r in rows):,.2f} for {calls}."]
 
 
 _GAUGE_CELLS = 16
@@ -448,7 +464,7 @@ _FIRST_LOOK_LINES = 10
 def watch_(session: str, every: float, times: int | None) -> None:
     """Follow SESSION while it grows: a line for each call and each compaction. Ctrl-C ends it."""
     path, indexed = locate_session(session)
-    lines_shown, last_stamp = -1, None
+    lines_shown = last_stamp = None
     for look in count(1):
         # the log is read again only where its time or its size has changed
         stamp = _get_stamp(path)
@@ -464,12 +480,10 @@ def watch_(session: str, every: float, times: int | None) -> None:
                 lines = list(format_calls_and_compactions(log))
                 # The first look shows the last lines alone; later looks show what is new. A log
                 # that was rewritten may be shorter: then nothing is shown twice.
-                lines_shown = (
-                    max(len(lines) - _FIRST_LOOK_LINES, 0)
-                    if lines_shown < 0
-                    else min(lines_shown, len(lines))
+                first_line = (
+                    max(len(lines) - _FIRST_LOOK_LINES, 0) if lines_shown is None else lines_shown
                 )
-                for line in lines[lines_shown:]:
+                for line in lines[first_line:]:
                     sys.stdout.write(cut_and_pad_text(line, get_screen_width()) + "\n")
                 lines_shown = len(lines)
                 sys.stdout.flush()

@@ -141,7 +141,7 @@ def route_by_keyword(parts: SelectionConfigParts) -> SelectionPlan:
         rest = Transition(to=first)
         states[name] = StateDefinition(name=name, agent=name, transitions=(*ways, rest))
     return SelectionPlan(
-        states={**states, END_STATE: StateDefinition(name=END_STATE, terminal=True)}, initial=first
+        states={**states, END_STATE: StateDefinition(name=END_STATE)}, initial=first
     )
 
 
@@ -187,7 +187,7 @@ def route_by_json(parts: SelectionConfigParts) -> SelectionPlan:
         out = tuple(ways) or (Transition(to=END_STATE),)
         states[name] = StateDefinition(name=name, agent=name, transitions=out)
     return SelectionPlan(
-        states={**states, END_STATE: StateDefinition(name=END_STATE, terminal=True)}, initial=first
+        states={**states, END_STATE: StateDefinition(name=END_STATE)}, initial=first
     )
 
 
@@ -223,7 +223,7 @@ def route_by_graph(parts: SelectionConfigParts) -> SelectionPlan:
     out_of: dict[str, list[ConfigSection]] = {}
     for edge in edges:
         out_of.setdefault(edge.text("From").casefold(), []).append(edge)
-    states: _StateMap = {END_STATE: StateDefinition(name=END_STATE, terminal=True)}
+    states: _StateMap = {END_STATE: StateDefinition(name=END_STATE)}
     for f, name in zip(nodes, ids, strict=True):
         if f.text("SubGraphId") or f.flag("Parallel"):
             raise BadArguments(
@@ -277,7 +277,7 @@ def route_by_manager(parts: SelectionConfigParts) -> SelectionPlan:
         )
     manager = make_manager(f, parts.agents, parts.config)
     states = make_manager_states(manager.name, parts.names, END_STATE) | {
-        END_STATE: StateDefinition(name=END_STATE, terminal=True)
+        END_STATE: StateDefinition(name=END_STATE)
     }
     return SelectionPlan(
         states=states,
@@ -544,7 +544,7 @@ def route_adversarial(parts: SelectionConfigParts) -> SelectionPlan:
             " elsewhere cannot judge by itself. Give the stages agents of their own."
         )
     word, firsts = f.text("PassKeyword").strip() or PASS_KEYWORD, [f"{s.label} 1" for s in stages]
-    states = {END_STATE: StateDefinition(name=END_STATE, terminal=True)}
+    states = {END_STATE: StateDefinition(name=END_STATE)}
     for stage, after in zip(stages, [*firsts[1:], END_STATE], strict=True):
         states |= {s.name: s for s in _stage_states(stage, rounds, word, after)}
     makers, critics = {s.maker for s in stages}, {s.critic for s in stages}
@@ -670,7 +670,7 @@ def route_map_reduce(parts: SelectionConfigParts) -> SelectionPlan:
 def _final_states(name: str, agent: str) -> dict[str, StateDefinition]:
     """Return the state in which the answer is made, and the terminal state after it."""
     last = StateDefinition(name=name, agent=agent, transitions=(Transition(to=END_STATE),))
-    return {name: last, END_STATE: StateDefinition(name=END_STATE, terminal=True)}
+    return {name: last, END_STATE: StateDefinition(name=END_STATE)}
 
 
 VALIDATORS = {

@@ -399,14 +399,14 @@ class ContractChecker:
         )
         # a command of the brief must occur as a whole; of a pattern one part between bars
         words = [command_text] if command_text else r.pattern.split("|")
-        described = command_text or r.pattern or "any command"
+        described = f" like {command_text or r.pattern!r}" if any(words) else ""
         last: bool | None = None
         for change in self._relevant_changes(r):
             for command, ok in change.commands:
                 last = ok if _holds_text(words, command) else last
         if last is None:
-            return f"no command like {described!r} was run"
-        return "" if last else f"the last command like {described!r} failed"
+            return f"no command{described} was run"
+        return "" if last else f"the last command{described} failed"
 
     def _check_report(self, r: ContractRequirement) -> str:
         path = r.path or self.plan.report_path

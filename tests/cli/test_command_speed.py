@@ -51,7 +51,7 @@ def test_a_list_of_a_thousand_takes_less_than_two_fifths_of_a_second(many):
 def test_the_first_line_of_a_report_needs_no_log(many):
     """Said before the log is read: it is there though the log is gone wrong since."""
     taken, shown = min(seconds(many, "report", "session-999") for _ in range(2))
-    assert shown.startswith("Sum up., 1 calls\n")
+    assert shown.startswith("Sum up., 1 call\n")
     log = many / ".ctxkit" / "sessions" / "999.jsonl"
     stat = log.stat()
     log.write_text("x" * stat.st_size)
@@ -60,5 +60,5 @@ def test_the_first_line_of_a_report_needs_no_log(many):
     os.utime(log, ns=(stat.st_atime_ns, stat.st_mtime_ns))
     done = ctxkit(many, "report", "session-999")
     assert done.returncode == 2
-    assert done.stdout.startswith("Sum up., 1 calls\n")
+    assert done.stdout.startswith("Sum up., 1 call\n")
     assert taken < 2

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
+import re
 import subprocess
 from importlib.metadata import entry_points
 
@@ -25,12 +27,37 @@ def test_the_console_script_and_the_module_are_one():
     assert scripts[0] == "ctxkit.cli:run"
 
 
+BOUNDS = {
+    "when": {"--window": "x>=1", "--extra-loss": "default: 0.05; 0<=x<=1"},
+    "list": {"--most": "default: 20; x>=0"},
+    "report": {"--call": "default: -1"},
+    "watch": {"--every": "default: 1.0; x>=0.1", "--times": "x>=1"},
+    "card": {"--compaction": "default: -1"},
+    "compare": {"--max-loss": "0<=x<=1"},
+    "sweep": {"--loss": "default: loss", "--max-loss": "0<=x<=1"},
+    "convert": {"--to": "default: native"},
+    "exam": {"--questions": "default: 10; 1<=x<=200", "--repeat": "default: 1; 1<=x<=20"},
+    "gate": {
+        "--tolerance": "default: 0.0; 0<=x<1",
+        "--rounds": "default: 6; 1<=x<=100",
+        "--repeat": "default: 1; 1<=x<=100",
+        "--timeout": "default: 120.0; x>=0.1",
+        "--least": "default: 0.0; 0<=x<=1",
+    },
+}
+"""Defaults and bounds of the options that have some."""
+BOUND = re.compile(r"\[(default: [^]]*|[^]|]*x[<>][^]]*)]")
+
+
 @pytest.mark.parametrize("name", list_commands())
 def test_each_command_explains_itself_within_80_columns(home, name):
     code, shown = run_as_in_terminal(home, name, "--help")
     assert code == 0
     assert shown.startswith(f"Usage: ctxkit {name}")
     assert max(map(len, shown.splitlines())) <= 80
+    options = [" ".join(o.split()) for o in re.split(r"\n  (?=-)", shown)[1:]]
+    bounds = {re.search("--[a-z-]+", o)[0]: BOUND.search(o) for o in options}
+    assert {o: found[1] for o, found in bounds.items() if found} == BOUNDS.get(name, {})
 
 
 @pytest.mark.parametrize(
@@ -142,3 +169,92 @@ def test_the_doctor_names_packages_that_are_there_and_damaged(home):
         "no widgets: plotly (damaged: no libfoo.so) missing: install jupyter-ctxkit again." in said
     )
     assert "no tokenizer: no libfoo.so: install jupyter-ctxkit again." in said
+
+
+AGAIN = "install jupyter-ctxkit again."
+LAB = "pip install 'jupyter-ctxkit[lab]'"
+WIDGETS = "ipywidgets, anywidget, plotly, jupyterlab_widgets"
+PROCESS = "ctxkit.cli.doctor.subprocess.run"
+FINDINGS = [
+    # packages that the other process does not find; others have another cause
+    ("", {"notebook": ("ready", "JupyterLab and its kernel are here: %load_ext ctxkit.")}),
+    ("", {"widgets": ("ready", "explore, tune and watch can be drawn.")}),
+    ("ipykernel", {"notebook": ("optional", f"ipykernel missing: {LAB}.")}),
+    (
+        "jupyterlab_widgets",
+        {
+            "widgets": (
+                "optional",
+                f"jupyterlab_widgets missing: {LAB}; texts are shown instead.",
+            )
+        },
+    ),
+    ("plotly", {"widgets": ("missing", f"plotly missing: {AGAIN}")}),
+    ("plotly jupyterlab_widgets", {"widgets": ("missing", f"plotly missing: {AGAIN}")}),
+    (
+        "anywidget plotly ipywidgets",
+        {"widgets": ("missing", f"ipywidgets, anywidget, plotly missing: {AGAIN}")},
+    ),
+    (
+        -11,
+        {
+            "notebook": ("missing", f"ipykernel cannot be imported (exit code -11): {AGAIN}"),
+            "widgets": ("missing", f"{WIDGETS} cannot be imported (exit code…: {AGAIN}"),
+        },
+    ),
+    (
+        "slow",
+        {
+            "notebook": ("missing", f"ipykernel cannot be imported in 120 s: {AGAIN}"),
+            "widgets": ("missing", f"{WIDGETS} cannot be imported in 120 s: {AGAIN}"),
+        },
+    ),
+    (
+        "ctxkit.cli.doctor.find_spec",
+        {
+            "notebook": ("optional", f"jupyterlab missing: {LAB}."),
+            "models": (
+                "optional",
+                "no key is set (OPENAI_API_KEY, ...): replays need none, %%agent needs one.",
+            ),
+        },
+    ),
+    ("ctxkit.tokens.can_count_exactly", {"tokenizer": ("missing", f"no vocabulary: {AGAIN}")}),
+    ("ctxkit.tokens.prices.price", {"prices": ("missing", f"no table of prices: {AGAIN}")}),
+    (
+        "sessions",
+        {
+            "tools' folders": (
+                "optional",
+                "no sessions of known tools in your home: name files or folders yourself.",
+            )
+        },
+    ),
+]
+"""What is not there, and states and sentences of the doctor."""
+
+
+def test_the_doctor_says_of_each_part_what_is_missing_and_what_to_do(home, monkeypatch):
+    (home / "empty").mkdir()
+    for cause, expected in FINDINGS:
+        with monkeypatch.context() as patch:
+            if "." in str(cause):
+                patch.setattr(cause, lambda *_: None)
+
+            def import_elsewhere(words, timeout, cause=cause, **_):
+                names = words[3:]
+                if cause == "slow":
+                    raise subprocess.TimeoutExpired(words, timeout)
+                missing = [n for n in names if n in str(cause).split()]
+                code = cause if isinstance(cause, int) else 0
+                said = f"a package's own line\n{json.dumps(missing)}\n"
+                return subprocess.CompletedProcess(words, code, said)
+
+            patch.setattr(PROCESS, import_elsewhere)
+            place = home / "empty" if cause == "sessions" else home
+            done = told(place, "doctor", "--json")
+        found = {r["about"]: (r["state"], r["finding"]) for r in json.loads(done.stdout)}
+        assert {about: found[about] for about in expected} == expected, cause
+        states = {state for state, _ in found.values()}
+        assert done.returncode == ("missing" in states), cause
+    assert len(found) == 8

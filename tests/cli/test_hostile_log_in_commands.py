@@ -62,6 +62,9 @@ def run_command(home, name: str, form: str, text: str) -> tuple[list[str], list[
     done = told(home, name, *words, *page)
     assert done.returncode in {0, 1} or done.stderr.startswith("ctxkit: "), done.stderr
     page = home / "page.html"
+    assert done.stderr.endswith("written: page.html\n") == (
+        form == "--html" and done.returncode < 2
+    )
     html = page.read_text(encoding="utf-8") if page.exists() else ""
     return list_leaks(done.stdout) + list_leaks(done.stderr), list_leaks(html, html=True)
 

@@ -10,6 +10,15 @@ from builders import assistant, session, summarised, usage, user
 from cli.command_runner import ctxkit, in_terminal, run_as_in_terminal, told
 
 import ctxkit as ck
+from ctxkit.cli.list_report_spend_watch_commands import sum_spend_by_group
+from ctxkit.cli.session_index import (
+    DailyModelSpend,
+    IndexedLogFile,
+    IndexedSession,
+    SessionIndex,
+    index_session,
+    list_log_files,
+)
 
 
 def test_a_list_has_the_sessions_of_known_tools(home):
@@ -66,6 +75,34 @@ def test_a_folder_is_narrowed_by_what_its_files_are(home, words, n):
         assert len(json.loads(told(home, "spend", home, "--json", *words).stdout)) == 2 * n
 
 
+OLDER = "older: --all shows them, --since and --tool choose.\n"
+
+
+def test_a_list_reads_on_until_it_has_the_rows_that_were_asked_for(home):
+    os.utime(home / ".pi" / "agent" / "sessions" / "work" / "broken.jsonl", (3e9, 3e9))
+    os.utime(home / ".ctxkit" / "sessions" / "billing.jsonl", (1e9, 1e9))
+    shown = told(home, "list", "-n", "1").stdout
+    assert [line.split()[2] for line in shown.splitlines()[2:3]] == ["pi"]
+    assert "BILL-4127" not in shown
+    assert f"\n1 {OLDER}1 could not be read" in shown
+    read = (home / "state" / "ctxkit" / "seen.jsonl").read_text()
+    assert ("2026.jsonl" in read, "billing.jsonl" in read) == (True, False)
+    assert told(home, "list", "-n", "0").stdout == f"3 {OLDER}"
+    assert told(home, "list", "-n", "0", "--tool", "pi").stdout == f"2 {OLDER}"
+
+
+def test_a_list_sums_up_its_costs(home):
+    assert "\nIn all $3.29; 1 session without a cost.\n" in told(home, "list").stdout
+    reply = {"model": "claude-sonnet-4-5"}
+    child = session(user(), assistant(usage=usage(500_000, output=0), **reply), id="child")
+    whole = assistant(usage=usage(1_000_000, output=0), **reply)
+    folder = home / ".ctxkit" / "sessions"
+    ck.write(session(user(), whole, children=(child,)), folder / "parent.jsonl")
+    # at $3 per million tokens, beside the sample's $3.29
+    assert "\nIn all $6.29, $7.79 with their subagents; 1 session" in told(home, "list").stdout
+    assert "In all" not in told(home, "list", "-n", "1").stdout
+
+
 def test_a_tool_that_nobody_knows_is_not_answered_with_nothing(home):
     done = told(home, "list", "--tool", "codx")
     assert (done.returncode, done.stdout) == (2, "")
@@ -81,8 +118,6 @@ def test_what_has_no_price_has_no_cost(home):
 
 
 def test_what_was_seen_is_not_read_again_until_it_changes(home):
-    from ctxkit.cli.session_index import SessionIndex, list_log_files
-
     place = home / ".ctxkit" / "sessions"
     seen = SessionIndex(home / "state")
     (log,) = seen.read_files(list_log_files(place))
@@ -208,6 +243,73 @@ def test_what_was_spent_adds_up_however_it_is_parted(home, by):
     assert sum(r["calls_n"] for r in rows) == 343
 
 
+BY_GROUP = {
+    "day": [
+        ("2026-08-31", 1.0, 2, 1, 0),
+        ("2026-09-06", 2.0, 3, 1, 0),
+        ("2026-09-07", 4.0, 1, 1, 0),
+        ("unknown", None, 0, 1, 1),
+    ],
+    "week": [
+        ("2026-08-31", 3.0, 5, 1, 0),
+        ("2026-09-07", 4.0, 1, 1, 0),
+        ("unknown", None, 0, 1, 1),
+    ],
+    "month": [("2026-08", 1.0, 2, 1, 0), ("2026-09", 6.0, 4, 2, 0), ("unknown", None, 0, 1, 1)],
+    "model": [("large", 6.0, 4, 2, 0), ("small", 1.0, 2, 1, 0), ("unknown", None, 0, 1, 1)],
+    "project": [("unknown", 4.0, 1, 1, 1), ("web", 3.0, 5, 1, 0)],
+    "tool": [("codex", 4.0, 1, 1, 1), ("pi", 3.0, 5, 1, 0)],
+    "session": [("second", 4.0, 1, 1, 1), ("Mend it", 3.0, 5, 1, 0)],
+}
+"""Name, dollars, calls, sessions and calls without a price of each row, in order."""
+
+
+def test_each_group_has_its_name_its_order_and_its_sums():
+    """2026-08-31 is a Monday; the Sunday after it is of the same week and of another month."""
+    first = IndexedSession(
+        id="first",
+        title="Mend it",
+        format="pi",
+        spent=(
+            DailyModelSpend("2026-08-31", "small", 1.0, 2, 100, 10),
+            DailyModelSpend("2026-09-06", "large", 2.0, 3, 200, 20),
+        ),
+    )
+    second = IndexedSession(
+        id="second",
+        format="codex",
+        spent=(
+            DailyModelSpend("2026-09-07", "large", 4.0, 1, 300, 30),
+            DailyModelSpend("", "", None, 0, 0, 0),
+        ),
+    )
+    logs = [
+        IndexedLogFile(path="a", modified=0.0, size=0, tool="pi", project="web", sessions=(first,)),
+        IndexedLogFile(path="b", modified=0.0, size=0, sessions=(second,)),
+        IndexedLogFile(path="c", modified=0.0, size=0, error="It is torn."),
+    ]
+    figures = ("total_usd", "calls_n", "sessions_n", "unpriced_n")
+    rows = {by: sum_spend_by_group(logs, by) for by in BY_GROUP}
+    assert {
+        by: [(r[by], *(r[f] for f in figures)) for r in found] for by, found in rows.items()
+    } == BY_GROUP
+    assert [(r["prompt_tokens"], r["output_tokens"]) for r in rows["model"]] == [
+        (500, 50),
+        (100, 10),
+        (0, 0),
+    ]
+    # the day of the moment counts whole, and what has no day always does
+    noon = 1_788_696_000.0  # 2026-09-06 12:00 UTC
+    left = sum_spend_by_group(logs, "day", noon)
+    assert [r["day"] for r in left] == ["2026-09-06", "2026-09-07", "unknown"]
+
+
+def test_rows_are_summed_up_where_there_are_two(home):
+    days = told(home, "spend").stdout
+    assert "\nIn all $3.29 for 343 calls.\n" in days
+    assert "In all" not in told(home, "spend", "--by", "model").stdout
+
+
 def test_spent_by_day_are_the_days_of_the_calls(home):
     calls = ck.frame(ck.samples.path("billing"), per="call")
     days = calls.groupby(calls["ts"].dt.strftime("%Y-%m-%d"))["cost_usd"].sum()
@@ -228,8 +330,6 @@ def _two_days(**cut):
 
 
 def test_a_summary_is_paid_on_the_day_of_the_call_that_was_shown_it():
-    from ctxkit.cli.session_index import index_session
-
     made = _two_days(model="claude-sonnet-4-5")
     told = index_session(made)
     assert [(s.day, s.calls_n) for s in told.spent] == [("1970-01-02", 2), ("1970-01-03", 1)]
@@ -238,9 +338,6 @@ def test_a_summary_is_paid_on_the_day_of_the_call_that_was_shown_it():
 
 
 def test_a_summary_without_a_price_hides_no_dollars_of_calls():
-    from ctxkit.cli.list_report_spend_watch_commands import sum_spend_by_group
-    from ctxkit.cli.session_index import IndexedLogFile, index_session
-
     made = _two_days(model="no-such-model")
     told = index_session(made)
     assert told.cost_usd is None
@@ -251,9 +348,13 @@ def test_a_summary_without_a_price_hides_no_dollars_of_calls():
     assert row["total_usd"] == pytest.approx(ck.spend(made).total_usd)
 
 
-def test_a_title_shows_no_secret():
-    from ctxkit.cli.session_index import index_session
+def test_totals_that_a_log_states_alone_are_spent_on_one_day():
+    totals = {"input_tokens": 900, "output_tokens": 40}
+    told = index_session(session(user("go"), assistant("done"), details=totals))
+    assert told.spent == (("", "", None, 1, 900, 40),)
 
+
+def test_a_title_shows_no_secret():
     told = index_session(session(user(), title="use " + "sk-ant-" + "a1B2" * 20))
     assert told.title.startswith("use ")
     assert "a1B2a1B2" not in told.title

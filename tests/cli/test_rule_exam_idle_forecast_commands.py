@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 
-from builders import assistant, session, user
+import pytest
+from builders import assistant, session, summarised, user
 from cli.command_runner import told
 
 import ctxkit as ck
@@ -74,3 +75,14 @@ def test_forecasts_are_added_kept_by_advice_and_shown(home):
     assert told(home, "advise", "BILL-4127", "-r", "pi", "--forecast", archive).returncode == 0
     rows = json.loads(told(home, "forecasts", archive, "--json").stdout)["forecasts"]
     assert [r["source"] for r in rows] == ["forecasts", "when", "advise"]
+
+
+@pytest.mark.parametrize(("lost_n", "more"), [(8, ""), (10, "2 more: --json has them.")])
+def test_at_most_eight_rules_out_of_sight_are_quoted(home, lost_n, more):
+    demands = [user(f"Never touch file{n}.py.") for n in range(lost_n)]
+    ck.write(session(*demands, assistant(), summarised(demands), assistant()), home / "log.jsonl")
+    shown = " ".join(told(home, "rules", "log.jsonl").stdout.split())
+    quoted = [f"Gone since call 1: Never touch file{n}.py." for n in range(8)]
+    assert " ".join([*quoted, more, "stated, last seen"]).replace("  ", " ") in shown
+    assert shown.count("Gone since") == 8
+    assert shown.endswith("in the tool itself, its file of instructions (CLAUDE.md, AGENTS.md).")

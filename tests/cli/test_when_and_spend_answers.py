@@ -110,7 +110,10 @@ def test_logs_without_usage_or_prices_are_answered_in_one_sentence_each(tmp_path
     assert told(tmp_path, "spend", "last").stdout == f"No dollars are known: the log {instead}"
     alone = told(tmp_path).stdout
     assert f"this log {instead.strip()}" in " ".join(alone.split())
-    assert "Session: Sum up. (" in alone
+    assert (
+        "Session: Sum up. (openai, 1 call). Why: ctxkit when last, ctxkit spend last."
+        in " ".join(alone.split())
+    )
     assert "As the log has no usage, settings are compared by size" in " ".join(
         told(tmp_path, "compare").stdout.split()
     )

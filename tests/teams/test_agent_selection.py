@@ -32,6 +32,11 @@ def went(team):
     return team.moves["agent"].dropna().tolist()
 
 
+def last_request(team, agent):
+    """The words with which an agent was given its last turn."""
+    return [text for kind, text in shown(team, agent) if kind == "user"][-1]
+
+
 KEYWORDS = {"Type": "keyword", "DefaultAgent": "B", "Routes": [
     route("GO ON", "C", "A", "B", Validator="RequireWriteFile"),
     route("AGAIN", "A", "C"), route("APPROVED", "C", "C")]}  # fmt: skip
@@ -214,6 +219,10 @@ def test_a_verifier_looks_now_and_then_and_what_it_finds_is_said(tmp_path):
         assert corrections == [
             "VERIFICATION FINDING of V, to be settled before you go on:\nINCONSISTENCY: two is not there."
         ]
+        assert last_request(team, "V") == (
+            "It is your turn, V: hold what was claimed against what was done. Write nothing but what"
+            " you find."
+        )
 
 
 def test_a_verifier_looks_where_a_hand_off_is_claimed_without_work(tmp_path):
@@ -259,6 +268,9 @@ def test_an_agent_for_recovery_may_come_at_once_and_silence_may_last_longer(tmp_
     with made(tmp_path, parts, plan) as team:
         assert team.run("Work.").ended == "done"
         assert went(team) == ["A"] * 5 + ["B", "A"]
+        assert last_request(team, "B") == (
+            "It is your turn, B: mend what is missing; then the agent that asked goes on."
+        )
 
 
 def test_a_list_of_steps_is_held_against_what_was_written(tmp_path):
@@ -272,6 +284,91 @@ def test_a_list_of_steps_is_held_against_what_was_written(tmp_path):
     with made(tmp_path, parts, config(["A"], states, Contracts=[needs])) as team:
         assert (team.run("Work.").ended, team.status.turns) == ("done", 2)
         assert team.moves["message"].dropna().tolist() == ["C: not written: src/a.py, b.md"]
+
+
+def put(path, **fields):
+    return "write_file", {"path": path, "content": json.dumps(fields)}
+
+
+def test_each_requirement_says_what_it_misses_until_it_holds(tmp_path):
+    """In the first turn nothing is done, in the second all is done by half, in the third the rest."""
+    needs = [
+        {"Type": "FileExists", "Path": "x.txt"},
+        {"Type": "FilesWritten", "Source": "b.json"},
+        {"Type": "FilesWritten", "Source": "b.json", "Field": "more"},
+        {"Type": "ChecklistComplete", "Source": "b.json", "Field": "steps"},
+        {"Type": "CommandSucceeded", "Pattern": "make|echo"},
+        {"Type": "CommandSucceeded", "Source": "b.json", "Field": "verify"},
+        {"Type": "RelatedTestsPass"},
+        {"Type": "TestReport", "Path": "r.json", "NoFailures": True, "HasAssertions": True},
+    ]
+    validators = ["RequireBrief", "RequireWriteFile", "RequireShellPass"]
+    ends = route("DONE", "A", "A", Contract="C", Validators=validators)
+    plan = config(
+        [{"Name": "A", "Plugins": ["FileSystem", "Shell"]}],
+        Selection={"Type": "keyword", "Routes": [ends]},
+        Contracts=[{"Name": "C", "Requires": needs}], Validation={"BriefPath": "brief.json"},
+        TestSelector={"FullSuiteCommand": "test -f b.json"},
+    )  # fmt: skip
+    numbers = [f"f{n}.txt" for n in range(12)]
+    b = put("b.json", files_to_change=["x.txt", "./b.json"], more=numbers, steps=["Write y.md."],
+            verify="test -f x.txt")  # fmt: skip
+    halves = [
+        put("brief.json", goal="All.", files_to_change=["x.txt"]),
+        b,
+        put("r.json", results=[{"status": "pass"}, {"status": "FAIL"}, "PASS"]),
+        ("shell", {"command": "echo 1 && false"}),
+        ("shell", {"command": "test -f x.txt"}),
+        "DONE",
+    ]
+    rest = [
+        *(write(path) for path in ["x.txt", "y.md", *numbers]),
+        put("brief.json", goal="All.", files_to_change=["x.txt"], acceptance_criteria=["It is."]),
+        put("r.json", results=[{"status": "PASS"}]),
+        ("shell", {"command": "echo 2"}),
+        ("shell", {"command": "test -f x.txt"}),
+        ("shell", {"command": "test -f b.json"}),
+        "DONE",
+    ]
+    last = [
+        ("write_file", {"path": "test_x.py", "content": "assert x"}),
+        ("shell", {"command": "test -f b.json"}),
+        "DONE",
+    ]
+    with made(
+        tmp_path, {"A": [["DONE"], halves, rest, last]}, plan, tools=("files", "shell")
+    ) as team:
+        assert team.run("Work.").ended == "done"
+        said = [message.split("; ") for message in team.moves["message"].dropna()]
+    untested = "C: the tests were not run after the last change: test -f b.json"
+    assert said == [
+        [
+            "C: there is no file x.txt",
+            "C: b.json names no files_to_change",
+            "C: b.json names no more",
+            "C: b.json names no steps",
+            "C: no command like 'make|echo' was run",
+            "C: no command was run",
+            untested,
+            "C: r.json has no results",
+            "RequireBrief: brief.json has no goal, files_to_change, acceptance_criteria",
+            "RequireWriteFile: no file was written in this turn",
+            "RequireShellPass: no command was run",
+        ],
+        [
+            "C: there is no file x.txt",
+            "C: not written: x.txt",
+            f"C: not written: {', '.join(numbers[:10])}",
+            "C: not written: y.md",
+            "C: the last command like 'make|echo' failed",
+            "C: the last command like 'test -f x.txt' failed",
+            untested,
+            "C: r.json reports 2 of 3 as not passed",
+            "RequireBrief: brief.json has no acceptance_criteria",
+            "RequireShellPass: the last command failed",
+        ],
+        ["C: no test file that was written holds an assertion"],
+    ]
 
 
 EXAMPLES = sorted([*CONFIGS.glob("*.yaml"), CONFIGS / "devops-team.json"])

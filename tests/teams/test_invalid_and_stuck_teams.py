@@ -76,6 +76,15 @@ def refused(plan, words):
     (config(["A"], Selection={"Type": "structured", "StructuredRoutes": [{"Agent": "A", "Condition": {"Field": "x"}}]}), "needs a Condition"),
     (config(["A"], Selection={"Type": "graph"}), "needs Nodes"),
     (config(["A"], Selection={"Type": "graph", "Graph": {"Nodes": [{"Id": "a", "SubGraphId": "b"}]}}), "take turns"),
+    (config(["A"], Selection={"Type": "graph", "Graph": {"Nodes": [
+        {"Id": "a", "Agent": "A"}, {"Id": "A", "Agent": "A"}]}}), "Two nodes are called 'a'"),
+    (config(["A"], Selection={"Type": "graph", "Graph": {"Nodes": [{"Id": "a", "Agent": "B"}]}}), "The agent of node a is 'B'"),
+    (config(["A"], Selection={"Type": "graph", "Graph": {
+        "Nodes": [{"Id": "a", "Agent": "A"}], "Edges": [{"From": "a", "To": "b"}]}}), "To of the edge from a is 'b'"),
+    (config(["A"], Selection={"Type": "graph", "Graph": {"Nodes": [{"Id": "a", "Agent": "A"}],
+        "Edges": [{"From": "a", "To": "a", "Keyword": k} for k in "xX"]}}), "Two keywords out of node a are called 'x'"),
+    (config(["A"], Selection={"Type": "graph", "Graph": {
+        "EntryNode": "b", "Nodes": [{"Id": "a", "Agent": "A"}]}}), "EntryNode is 'b'"),
     (config(["A"], Verifier={"AgentName": "B"}), "Verifier.AgentName is 'B'"),
     (config(["A"], FailureHandling={"NoProgress": {"Action": "Shrug"}}), "'Shrug'; there are"),
     (config(["A"], {"One": state("A", to("End", "X")), "End": DONE},
@@ -89,6 +98,47 @@ def refused(plan, words):
 def test_a_config_that_cannot_work_is_a_sentence(plan, words):
     """F49: A source that does not belong to a hand-off is refused."""
     refused(plan, words)
+
+
+LONG, OTHER = "n" * 150, "o" * 150
+
+
+def adversarial(*stages):
+    rows = [{"Generator": maker, "Critic": critic} for maker, critic in stages]
+    return config([LONG, OTHER], Selection={"Type": "adversarial", "Adversarial": {"Stages": rows}})
+
+
+def test_a_long_name_is_cut_in_a_refusal(tmp_path):
+    cut = "n" * 59 + "…"
+    refused(adversarial((LONG, LONG)), f"^Stage 1: its Generator and its Critic are both {cut}\\.$")
+    refused(adversarial((LONG, OTHER), (OTHER, LONG)), f"^{cut} is a Generator and a Critic: ")
+    path = tmp_path / "orchestration.yaml"
+    path.write_text(f"Agents: [{{AgentFile: {LONG}.yaml}}]")
+    with pytest.raises(BadArguments, match=f"^AgentFile {'n' * 119}…: "):
+        ck.team(path, folder=tmp_path)
+
+
+def test_a_long_name_or_key_is_cut_in_a_note():
+    """Each section of a name of 150 characters has an unknown key of 150 characters."""
+    unknown = {OTHER: 1}
+    source = {"Source": "own_history", **unknown}
+    way = to("End", "X", HandoffContext=[{"Source": "session_context", **unknown}], **unknown)
+    plan = config(
+        [{"Name": LONG, "Context": [source]}],
+        {LONG: state(LONG, way, **unknown), "End": DONE},
+        Contracts=[{"Name": LONG, "Requires": [{"Type": "FileExists", "Path": "x", **unknown}], **unknown}],
+    )  # fmt: skip
+    cut, key = "n" * 39 + "…", "o" * 59 + "…"
+    places = [
+        f"Contract {cut}",
+        f"Requirement 1 of contract {cut}",
+        f"A source in the Context of {cut}",
+        f"State {cut}",
+        f"Transition 1 of state {cut}",
+        f"A source in the HandoffContext of transition 1 of state {cut}",
+    ]
+    notes = [n for n in parse_plan(plan).notes if "not obeyed" in n]
+    assert notes == [f"{p} has a key {key!r} that is not known, and not obeyed." for p in places]
 
 
 def test_a_file_that_names_a_state_twice_is_refused(tmp_path):
@@ -150,6 +200,10 @@ def test_a_contract_whose_files_cannot_be_read_fails_and_loses_no_message(tmp_pa
         assert team.run("Work.").ended == "stopped"
         assert (
             f"failed {MAX_CONTRACT_FAILURES} times in a row (C: b.json names no " in team.status.why
+        )
+        assert team.moves["message"].dropna().iloc[0] == (
+            "C: b.json names no files_to_change; C: b.json names no execution_checklist; "
+            "C: b.json has no results"
         )
         said = [text for kind, text in shown(team, "A") if "Go on.\nDONE" in text]
     assert len(said) == team.status.turns - 1

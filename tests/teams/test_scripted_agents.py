@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 import pytest
 import yaml
@@ -54,7 +55,10 @@ def test_contracts_are_met_by_what_tools_really_wrote_and_ran(tmp_path):
             "state_advanced"
         ] * 4
         brief = json.loads(team.root.read(team.plan.brief_path))
-        assert all(team.root.read(p) for p in brief["files_to_change"])
+        assert [team.root.read(p) for p in brief["files_to_change"]] == [
+            b'"""A part of the work."""\n\nPART = 1\n',
+            b"from part import PART\n\nassert PART == 1\n",
+        ]
         assert ("shell", {"command": brief["verify_command"]}) in calls(team, "Developer")
         assert team.root.read(team.plan.report_path)
 
@@ -118,6 +122,15 @@ def test_who_is_not_in_a_script_plays_by_the_plan(tmp_path):
 def test_a_script_that_cannot_be_played_is_refused(tmp_path, content, sentence):
     with pytest.raises(BadArguments, match=sentence):
         opened(tmp_path, config(["A", "B"], STATES), model=script(tmp_path, content))
+
+
+def test_a_long_name_or_step_is_cut_where_a_script_is_refused(tmp_path):
+    name, step = "n" * 90, {"read_file": "x" * 90}
+    refusal = f"A step of {'n' * 39}… in the script is words, .*; not {str(step)[:79]!r}"[:-1] + "…"
+    with pytest.raises(BadArguments, match=re.escape(refusal).replace(r"\.\*", ".*")):
+        opened(tmp_path, config([name]), model=script(tmp_path, {name: [[step]]}))
+    with pytest.raises(BadArguments, match=f"The script names '{'m' * 59}…', and the team has"):
+        opened(tmp_path, config([name]), model=script(tmp_path, {"m" * 90: [[step]]}))
 
 
 def test_a_script_that_is_not_there_is_said(tmp_path):

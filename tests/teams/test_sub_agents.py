@@ -64,7 +64,12 @@ def test_it_is_told_under_fuserafts_names(team):
     lines = team.workspace.events(team.id).read_text().splitlines()
     told = [e for e in map(json.loads, lines) if e["event_type"].startswith("sub_agent")]
     assert [e["event_type"] for e in told] == ["sub_agent_start", "sub_agent_end"] * 2
-    assert told[1]["payload"]["mode"] == "explore"
+    assert [(e["payload"].get("query"), e["payload"]["mode"]) for e in told] == [
+        ("Where is the table?", "explore"),
+        (None, "explore"),
+        ("And the chair?", "locate"),
+        (None, "locate"),
+    ]
     assert told[1]["payload"]["summary_chars"] == len("In a.txt, line 1.")
     used = [c.message.usage.prompt_tokens for c in team.subs["A"].session.calls]
     assert told[1]["payload"]["input_tokens"] == sum(used[:2])

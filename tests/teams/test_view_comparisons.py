@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from builders import assistant, session, summarised, usage, user
 from teams.small_teams import config, made
 
 import ctxkit as ck
@@ -137,6 +138,45 @@ def test_what_a_view_hides_and_an_agent_names_later_is_lost(tmp_path):
     assert of["shared"] == 0
     assert of["text"] >= 1
     assert of["fresh"] >= 1
+
+
+def test_each_turn_sees_the_files_and_hears_the_others_as_its_view_has_them_by_then(tmp_path):
+    """A writes 500 words and B speaks; then A puts one word in their place and B speaks again."""
+    long = "word " * 500
+    wrote = ("write_file", {"path": "a.txt", "content": long})
+    patched = ("patch_file", {"path": "a.txt", "old": long, "new": "short"})
+    parts = {"A": [[wrote, "Written."], [patched, "Go on."]], "B": [["I begin."], ["I end."]]}
+    views = {"file": {"Context": [{"Source": "file:a.txt"}]},
+             "none": {"Context": [{"Source": "file:other.txt"}]},
+             "fork": {"Isolation": "Fork"}, "fresh": {"Isolation": "Fresh"}}  # fmt: skip
+    with made(tmp_path, parts, config(["A", "B"], Termination={"MaxIterations": 4})) as team:
+        team.run("Work.")
+        turns = ck.compare(team, views).turns
+    tokens = turns.pivot_table(index="view", columns="turn", values="turn_input_tokens")
+    block = tokens.loc["file"] - tokens.loc["none"]
+    assert block[0] == 0, "a turn sees what earlier turns wrote"
+    assert 500 <= block[1] < 530
+    assert 0 < block[3] < 30
+    # a fork hears what was said before its own first reply, and nothing that comes later
+    shared, fork, fresh = (tokens.loc[view] for view in ("shared", "fork", "fresh"))
+    assert fork[1] == shared[1] > fresh[1]
+    assert fresh[3] < fork[3] < shared[3]
+    assert fork[3] - fork[1] == fresh[3] - fresh[1]
+
+
+def test_a_recorded_summary_is_billed_as_asked_and_loss_can_be_left_out():
+    """Calls: 11,010 tokens of prompts at $3 and 20 of replies at $15 per million."""
+    asked, model = user("word " * 9000, time=0.0), "claude-sonnet-4-5"
+    first, second = (assistant(time=float(t), usage=usage(n)) for t, n in ((1, 10_000), (2, 1_010)))
+    child = session(asked, first, summarised([asked], time=1.5), second, model=model, id="child")
+    caller = assistant(time=1.0, usage=usage(100))
+    whole = session(user("Go on."), caller, model=model, id="whole", children=(child,))
+    for reuse in (False, True):
+        found = ck.compare(whole, {"text": {"TextOnly": True}}, loss=False, reuse=reuse)
+        costs = found.set_index(["agent", "view"])["cost_usd"]
+        summary = ck.score(child, loss=False, reuse=reuse)["summaries_usd"]
+        assert costs["main child", "recorded"] == pytest.approx(0.03333 + summary)
+        assert found["needed_lost_n"].isna().all()
 
 
 def says(agent, text, n, *calls):
