@@ -467,9 +467,7 @@ class _AgentView(NamedTuple):
     compacted_calls: Sequence[int]
 
 
-def compare_views(
-    session: Session, views: object = "views", *, loss: bool = True, reuse: bool = False
-) -> ViewComparison:
+def compare_views(session: Session, views: object, *, loss: bool, reuse: bool) -> ViewComparison:
     """Compare the prompts that a recorded team's agents would have been sent under several views.
 
     Args:

@@ -210,6 +210,10 @@ def test_a_verifier_looks_now_and_then_and_what_it_finds_is_said(tmp_path):
     with made(tmp_path, parts, plan) as team:
         team.run("Count.")
         assert went(team) == ["A", "B", "V", "A", "B", "V"]
+        assert shown(team, "V")[-1][1] == (
+            "It is your turn, V: hold what was claimed against what was done."
+            " Write nothing but what you find."
+        )
         corrections = [m.text for m in team.ledger.session.messages if m.kind == "correction"]
         assert corrections == [
             "VERIFICATION FINDING of V, to be settled before you go on:\nINCONSISTENCY: two is not there."
@@ -259,6 +263,9 @@ def test_an_agent_for_recovery_may_come_at_once_and_silence_may_last_longer(tmp_
     with made(tmp_path, parts, plan) as team:
         assert team.run("Work.").ended == "done"
         assert went(team) == ["A"] * 5 + ["B", "A"]
+        assert shown(team, "B", 0)[-1][1] == (
+            "It is your turn, B: mend what is missing; then the agent that asked goes on."
+        )
 
 
 def test_a_list_of_steps_is_held_against_what_was_written(tmp_path):

@@ -91,6 +91,76 @@ def test_a_config_that_cannot_work_is_a_sentence(plan, words):
     refused(plan, words)
 
 
+LONG = "n" * 300
+
+
+def graph(nodes, *edges):
+    return config(["A"], Selection={"Type": "graph", "Graph": {"Nodes": nodes, "Edges": [*edges]}})
+
+
+def stages(*pairs):
+    rows = [{"Generator": maker, "Critic": critic} for maker, critic in pairs]
+    return config(
+        [LONG, f"n{LONG}"], Selection={"Type": "adversarial", "Adversarial": {"Stages": rows}}
+    )
+
+
+def machine(**contract):
+    states = {"One": state("A", to("End", "X")), "End": DONE}
+    return config(["A"], states, Contracts=[{"Name": LONG, **contract}])
+
+
+def has_cut_names(sentence: str, text: str) -> bool:
+    """Look for a sentence in which `<60>` stands for the long name, cut to 60 characters."""
+    pattern = re.sub("<([0-9]+)>", lambda m: f"(?<!n)n{{{int(m[1]) - 1}}}…", re.escape(sentence))
+    return re.search(pattern, text) is not None
+
+
+@pytest.mark.parametrize(("plan", "sentence"), [
+    (graph([{"Id": LONG, "Agent": "A", "Parallel": True}]), "Node <60> is a graph of its own"),
+    (graph([{"Id": "a", "Agent": "A"}], {"From": "a", "To": LONG, "Keyword": "X"}), "is '<60>', and there are a"),
+    (config([LONG, LONG]), "Two agents are called '<60>':"),
+    (config([{"Name": LONG, "Isolation": LONG}]), "Isolation of <40> is Shared, Fresh or Fork, not '<40>'."),
+    (stages((LONG, LONG)), "its Generator and its Critic are both <60>."),
+    (stages((LONG, f"n{LONG}"), (f"n{LONG}", LONG)), "<60> is a Generator and a Critic"),
+    (graph([{"Id": "a", "Agent": "A"}], {"From": "a", "To": LONG}), "To of the edge from a is '<60>', and"),
+    (graph([{"Id": LONG, "Agent": "A"}], {"From": LONG, "To": "b"}), "To of the edge from <60> is 'b', and"),
+    (config(["A"], Selection={"Type": LONG}), "There is no Selection.Type '<40>';"),
+    (machine(), "Contract <60> requires nothing"),
+    (machine(Requires=[{"Type": "RelatedTestsPass"}]), "Contract <60> can never hold: its RelatedTestsPass"),
+    (machine(Requires=[{"Type": "FileExists"}]), "Contract <60> can never hold: its FileExists names no Path."),
+    (machine(Requires=[{"Type": "FileExists", "Path": f"/{LONG}"}]), "Contract <60> can never hold: /<79> lies outside"),
+    (config(["A"], FailureHandling={"NoProgress": {"Action": LONG}}), "Action is '<40>';"),
+    (config(["A"], Verifier={"AgentName": LONG}), "Verifier.AgentName is '<60>', and"),
+    (config(["A"], Termination={"Strategies": [{"Type": "regex", "Pattern": f"({LONG}"}]}), "'(<59>' is no regular"),
+    (config([{"Name": LONG, "Context": [{"Source": LONG}]}]), "Context of <40>: there is no source '<40>';"),
+    (config([{"Name": "A", "Context": [{"Source": f"own_history:{LONG}"}]}]), "behind its colon, not '<40>'."),
+    (config([{"Name": LONG, "Capabilities": {"FileSystem": [LONG]}}]), "Capabilities.FileSystem of <40> names '<40>';"),
+])  # fmt: skip
+def test_a_name_in_an_error_is_cut(plan, sentence):
+    with pytest.raises(BadArguments) as refusal:
+        parse_plan(plan)
+    assert has_cut_names(sentence, str(refusal.value))
+
+
+def test_names_in_notes_are_cut():
+    states = {LONG: state("A", to("End", "X", Odd=1), Odd=1), "End": DONE}
+    body = config(
+        ["A", {"Name": LONG, "Context": [{"Source": "session_context", LONG: 1}]}], states,
+        Contracts=[{"Name": LONG, "Requires": [{"Type": "FileExists", "Path": "x", "Odd": 1}]}],
+    )  # fmt: skip
+    routes = [{"Keyword": "X", "Agent": "A", "Validator": LONG}]
+    keywords = config(["A", "B"], Selection={"Type": "keyword", "Routes": routes})
+    notes = [*parse_plan(body).notes, *parse_plan(keywords).notes]
+    for beginning in (
+        "Requirement 1 of contract <40> has a key 'Odd' that",
+        "A source in the Context of <40> has a key '<60>' that",
+        "State <40> has a key 'Odd' that", "Transition 1 of state <40> has a key 'Odd' that",
+        "Validator <60> is not checked here;",
+    ):  # fmt: skip
+        assert [has_cut_names(beginning, note) for note in notes].count(True) == 1, beginning
+
+
 def test_a_file_that_names_a_state_twice_is_refused(tmp_path):
     path = tmp_path / "orchestration.yaml"
     path.write_text(
@@ -312,6 +382,47 @@ def test_a_file_that_is_nested_without_end_is_refused_at_once(tmp_path):
 def written(thing):
     """As YAML, by libyaml where it is there: some of these are long."""
     return yaml.dump(thing, Dumper=getattr(yaml, "CSafeDumper", yaml.SafeDumper))
+
+
+def scripted(folder, content):
+    path = folder / "script.yaml"
+    path.write_text(written(content))
+    return f"scripted:{path}"
+
+
+@pytest.mark.parametrize(("agent", "options", "sentence"), [
+    ({}, {"memory": (LONG,)}, "There is no memory '<40>': a team can reach user and webhook"),
+    ({}, {"tools": (LONG,)}, "can have no tool '<60>'; name some of files, "),
+    ({}, {}, "No model is named for <40>: give"),
+    ({"Model": LONG}, {}, "<40> asks for model '<60>', which"),
+    ({"Model": LONG}, {}, "models={'<60>': 'PROVIDER/MODEL'}"),
+    ({}, {"script": {f"{LONG}n": ["x"]}}, "The script names '<60>', and"),
+    ({}, {"script": {LONG: [[[LONG]]]}}, "A step of <40> in the script is"),
+    ({}, {"script": {LONG: [["x", [LONG]]]}}, "not \"['<78>\"."),
+    ({"AgentFile": LONG}, {"file": True}, "AgentFile <120>: "),
+])  # fmt: skip
+def test_a_name_in_an_error_of_opening_is_cut(tmp_path, agent, options, sentence):
+    plan, model = config([{"Name": LONG, **agent}]), ""
+    if "script" in options:
+        model = scripted(tmp_path, options["script"])
+    if "file" in options:
+        (tmp_path / "team.yaml").write_text(written(plan))
+        plan = tmp_path / "team.yaml"
+    more = {k: v for k, v in options.items() if k not in ("script", "file")}
+    with pytest.raises(ck.CtxkitError) as refusal:
+        ck.team(plan, model=model, folder=tmp_path, **more)
+    assert has_cut_names(sentence, str(refusal.value))
+
+
+def test_names_in_the_notes_of_an_opened_team_are_cut(tmp_path):
+    held = {"Name": "C", "Requires": [{"Type": "FileExists", "Path": f".git/{LONG}"}]}
+    states = {"One": state(LONG, to("End", "X", Contract="C")), "End": DONE}
+    plan = config([{"Name": LONG, "Plugins": ["Shell"]}], states, Contracts=[held])
+    with made(tmp_path, {LONG: []}, plan) as team:
+        notes = "\n".join(team.notes)
+    assert has_cut_names("<40> asks for shell: name it, tools=('files', 'shell')", notes)
+    assert has_cut_names("ask for .git/<115>, which agents may not write", notes)
+    assert "allow=('.git',) lets them." in notes
 
 
 def rows(key, n, row, **more):

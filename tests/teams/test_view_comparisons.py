@@ -178,6 +178,18 @@ def test_one_log_of_several_agents_has_a_log_for_each():
     assert tokens(compared, "B", "text") < tokens(compared, "B", "shared")
 
 
+def test_names_in_a_table_of_views_are_cut():
+    session = Session(id="s", log=(says("a" * 99, "I look.", 1), says("B", "Good.", 2)))
+    found = ck.compare(session, {"v" * 99: {"TextOnly": True}, "w" * 30: {"Isolation": "Fresh"}})
+    assert list(found["view"].unique()) == ["recorded", "shared", "v" * 59 + "…", "w" * 30]
+    text, page = found.to_text(), found._repr_html_()
+    assert f">{'a' * 29}…<" in page
+    assert f">{'v' * 39}…<" in page
+    assert "recorded" in text
+    with pytest.raises(BadArguments, match=f"^View '{'v' * 59}…' has a key '{'k' * 39}…'; there"):
+        ck.compare(session, {"v" * 99: {"k" * 99: True}})
+
+
 def test_one_agent_alone_has_no_views():
     session = Session(id="s", log=(says("A", "Alone.", 1),))
     with pytest.raises(BadArguments, match="only one speaks here"):
