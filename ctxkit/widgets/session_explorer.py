@@ -73,8 +73,6 @@ class Explorer(ChartWidget):
 
     def __init__(self, session: Session, call: int = 0) -> None:
         self._family = list_session_tree(session)
-        self._seen: tuple[Any, CallView] | None = None
-        self._last: tuple[Any, FilterResult] | None = None
         self._open_session(0)
         self._first = call
         super().__init__(WidgetDataSource(lambda: [self.explorer_session.session]), call=call)
@@ -82,7 +80,8 @@ class Explorer(ChartWidget):
     def _open_session(self, number: int) -> None:
         self._number = number
         self.explorer_session = ExplorerSession(self._family[number].session)
-        self._last = self._seen = None
+        self._seen: tuple[Any, CallView] | None = None
+        self._last: tuple[Any, FilterResult] | None = None
         self._measuring: threading.Thread | None = None
 
     @t.validate("call")  # type: ignore[untyped-decorator]

@@ -123,6 +123,8 @@ def has_cut_names(sentence: str, text: str) -> bool:
     (config([{"Name": LONG, "Isolation": LONG}]), "Isolation of <40> is Shared, Fresh or Fork, not '<40>'."),
     (stages((LONG, LONG)), "its Generator and its Critic are both <60>."),
     (stages((LONG, f"n{LONG}"), (f"n{LONG}", LONG)), "<60> is a Generator and a Critic"),
+    (graph([{"Id": LONG, "Agent": "A"}, {"Id": LONG.upper(), "Agent": "A"}]), "Two nodes are called '<60>':"),
+    (graph([{"Id": "a", "Agent": "A"}], *[{"From": "A", "To": "a", "Keyword": LONG}] * 2), "Two keywords out of node a are called '<60>':"),
     (graph([{"Id": "a", "Agent": "A"}], {"From": "a", "To": LONG}), "To of the edge from a is '<60>', and"),
     (graph([{"Id": LONG, "Agent": "A"}], {"From": LONG, "To": "b"}), "To of the edge from <60> is 'b', and"),
     (config(["A"], Selection={"Type": LONG}), "There is no Selection.Type '<40>';"),

@@ -65,6 +65,7 @@ def test_all_agents_together_are_the_sum(compared):
         assert tokens(compared, "all agents", view) == each
         turns = compared.turns[compared.turns["view"] == view]
         assert turns["turn_input_tokens"].sum() == each
+    assert compared.turns.index.tolist() == list(range(8 * 5)), "eight views of five turns"
     order = compared.turns[compared.turns["view"] == "recorded"]
     names = ["Planner", "Developer", "Developer", "Tester", "Reviewer"]
     assert order["agent"].tolist() == names

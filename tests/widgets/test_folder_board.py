@@ -56,8 +56,25 @@ def test_sums_by_every_way_hold_all_rows(folder):
         cells = made.by(way).rows
         assert sum(r[1].value for r in cells) == 3
         assert sum(r[2].value for r in cells) == pytest.approx(whole)
+        # each of the three sessions has 2 compactions, 10 misses and 40 failed tools
+        assert [c.text for c in cells[0]][3:] == ["39.3k", "6", "30", "0", "120"]
     with pytest.raises(ck.BadArguments, match="Did you mean"):
         made.by("modle")
+
+
+def test_sums_leave_out_what_a_session_cannot_say():
+    known = make_board_row(ck.read(SAMPLE))
+    bare = msgspec.structs.replace(
+        known, usd=None, peak=None, compactions_n=None, misses_n=None, is_thrashing=None,
+        errors_n=None,
+    )  # fmt: skip
+    for rows, texts in (
+        ([bare, known], ["2", "$3.29", "39.3k", "2", "10", "0", "40"]),
+        ([bare, bare], ["2", "–", "–", "–", "–", "–", "–"]),
+    ):
+        [sums] = Board(rows).by("tool").rows
+        assert [c.text for c in sums][1:] == texts
+    assert Board([bare, known]).head == "2 sessions, $3.29 (1 without a price)"
 
 
 def test_rows_are_found_by_words_and_columns(folder):

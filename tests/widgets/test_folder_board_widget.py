@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import sys
+import threading
+from types import ModuleType, SimpleNamespace
+
 import pytest
 from waiting import wait_until
 from widgets.reports.hostile_logs import hostile, intruders
@@ -47,6 +51,27 @@ def test_rows_are_filtered_sorted_and_summed(folder):
         view._on_browser_request(None, asked, [])
 
 
+def test_its_heads_have_names_and_say_what_they_sort_by(folder):
+    heads = ck.board(folder, seconds=None).view().data["heads"]
+    assert [(name, field) for name, _, _, field in heads] == [
+        ("#", ""), ("session", ""), ("day", "started"), ("calls", "calls_n"), ("cost", "usd"),
+        ("peak", "peak"), ("prompts", ""), ("compactions", "compactions_n"),
+        ("misses", "misses_n"), ("errors", "errors_n"), ("project", ""), ("tool", ""),
+        ("model", ""),
+    ]  # fmt: skip
+
+
+def test_only_a_kernel_gets_the_widget(folder, monkeypatch):
+    board = ck.board(folder, seconds=None)
+    monkeypatch.delitem(sys.modules, "ipykernel", raising=False)
+    outside = board._repr_mimebundle_()
+    assert outside == {"text/plain": board.to_text(), "text/html": board.to_html()}
+    monkeypatch.setitem(sys.modules, "ipykernel", ModuleType("ipykernel"))
+    widget = SimpleNamespace(_repr_mimebundle_=lambda: {"text/html": "the widget"})
+    monkeypatch.setattr(Board, "view", lambda _: widget)
+    assert board._repr_mimebundle_() == {"text/html": "the widget"}
+
+
 def test_a_click_reads_the_session_and_its_reader_answers(folder):
     view = ck.board(folder, seconds=None).view()
     said = []
@@ -74,13 +99,16 @@ def test_what_waits_is_read_behind(folder):
 def test_a_folder_that_grows_is_followed(folder, monkeypatch):
     monkeypatch.setattr("ctxkit.widgets.folder_board._PAUSE", 0.05)
     monkeypatch.setattr("ctxkit.widgets.folder_board._SHARE", 0)
+    threads = set(threading.enumerate())
     view = ck.board(folder, seconds=None, follow=True).view()
+    started = {*threading.enumerate()} - threads
     before = {r["at"]: r["cells"][1] for r in view.data["first"]["rows"]}
     (folder / "new.jsonl").write_bytes(SAMPLE.read_bytes())
     wait_until(lambda: view.data["first"]["total"] == 4)
     after = {r["at"]: r["cells"][1] for r in view.data["first"]["rows"]}
     assert before.items() <= after.items()  # a number means the same row as before
     view.stop()
+    assert [t.daemon for t in started] == [True]  # a program that ends does not wait for it
 
 
 def test_hostile_sessions_are_only_text():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from typing import TYPE_CHECKING
 
@@ -78,6 +79,14 @@ def test_the_groups_and_the_remainder_sum_up_to_the_recorded_prompt(story):
     assert sum(n for _, n in scene.groups) == scene.tokens == 700
 
 
+def test_a_call_without_usage_has_the_size_of_its_parts():
+    billed = assistant("y", usage=usage(100))
+    view = explore(session(user("x" * 400), billed, user("z" * 40), assistant("w"))).call_view
+    assert (view.call, len(view.items)) == (1, 3)
+    assert view.tokens == sum(n for _, n in view.groups) > 100
+    assert view.source == "derived", "by the size of the call that was billed"
+
+
 def test_a_long_list_comes_piece_by_piece():
     shown = explore(
         session(*(user(f"word {i}") for i in range(2 * ROWS_PER_CHUNK + 5)), assistant())
@@ -146,7 +155,9 @@ def test_sizes_of_a_long_session_come_behind(story, monkeypatch):
     assert not first["measured"]
     assert [row[1] for row in first["rows"]] == [None] * first["total"]
     assert "largest messages" in shown.to_text()
+    threads = set(threading.enumerate())
     shown._on_browser_request(None, {"kind": "measure"}, [])
+    assert all(t.daemon for t in {*threading.enumerate()} - threads)
     shown.wait()
     assert {"kind": "measured"} in told
     assert rows(shown)["measured"]

@@ -372,6 +372,21 @@ def test_the_panes_draw_the_budget_and_the_guard_of_what_is_tried(sample):
     assert tuner.panes.children[0].children[0].verdict
 
 
+def test_a_name_is_tried_with_the_rules_of_its_session(shell):
+    shell.run_cell("%%agent --session billing --rules pi\nWrite it").raise_error()
+    shown = ck.tune("billing")
+    assert shown.rules.name == "pi"
+    with pytest.raises(BadArguments, match="takes the rules to be tried"):
+        ck.tune(session(user(), assistant()))
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "saved"), [(100, 25, 0.75), (100, None, None), (0, 5, None)]
+)
+def test_a_trial_saved_a_share_where_both_sizes_are_known(before, after, saved):
+    assert trials.TrialCompaction(0, before, after, None, "").saved == saved
+
+
 def test_a_live_session_is_tried_as_it_grows_and_led_from_here_on(tmp_path):
     import asyncio
 

@@ -292,9 +292,7 @@ def _compaction_cells(r: Any) -> tuple[Cell, ...]:
     )
 
 
-def tabulate_sessions(
-    sessions: Sequence[Session], rows: int = 10, names: Sequence[str] = ()
-) -> Table:
+def tabulate_sessions(sessions: Sequence[Session], rows: int, names: Sequence[str] = ()) -> Table:
     """Return a table with one row a session, the first `rows` of them.
 
     Args:
