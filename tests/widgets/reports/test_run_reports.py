@@ -16,6 +16,7 @@ from ctxkit.errors import BadArguments
 from ctxkit.widgets.reports.html_reports import (
     describe_runs_cost_accuracy,
     describe_session_cost_accuracy,
+    describe_sweep_caveats,
     format_score,
     list_failed_runs,
     render_runs_table,
@@ -219,6 +220,74 @@ def test_what_cannot_be_checked_is_said_not_made_up():
     assert "%" not in bare
     replayed = ck.replay(grown("one"), ck.presets.none())
     assert describe_session_cost_accuracy(replayed)[0].startswith("Open loop")
+
+
+BASES = {
+    "session": ["a", "b"], "prediction_error": [0.01, -0.05], "prediction_low": None,
+    "prediction_high": None, "prediction_note": None, "closure_error": [0.001, -0.002],
+    "unexplained_miss_share": [0.1, 0.3], "priced_share": [1.0, 0.5], "counter": ["c", "d"],
+    "counter_error": [0.1, -0.2],
+}  # fmt: skip
+CLOSED = "The books close within 0.20 %, which says that prices are put right, and no more."
+MISSED = "20.0 % of the calls missed the cache without an explanation"
+
+
+@pytest.mark.parametrize(("changed", "sentences"), [
+    ({}, [
+        ("Prediction error, without the reads of the session: median 3.0 %, largest -5.0 % (b),"
+        f" over 2 of 2 sessions. {CLOSED} Differences in dollars of about that size mean nothing."),
+        f"{MISSED} (the most of a session: 30.0 %).",
+        "75 % of the billed calls have a price; without one, dollars are missing.",
+        ("Tokens are counted by c, d, whose plain count is -20 % to +10 % off the recorded growth;"
+        " sizes are scaled to the recorded usage where there is one."),
+    ]),
+    # 3 % is small beside the differences; a session without an error is counted apart
+    ({"prediction_error": [None, 0.03], "closure_error": None, "priced_share": 1.0,
+      "unexplained_miss_share": [None, 0.2], "counter": "c", "counter_error": [0.1, None]}, [
+        ("Prediction error, without the reads of the session: median 3.0 %, largest +3.0 % (b),"
+        " over 1 of 2 sessions."),
+        f"{MISSED}.",
+        ("Tokens are counted by c, whose plain count is +10 % off the recorded growth;"
+        " sizes are scaled to the recorded usage where there is one."),
+    ]),
+    ({"prediction_error": None, "unexplained_miss_share": None, "priced_share": None,
+      "counter_error": None}, [
+        ("Prediction error: unknown. Without a cache split and known prices the cache model cannot"
+        " be checked against the record, so trust its dollars less than their order."),
+        "Tokens are counted by c, d; no recorded usage shows how far off that is.",
+    ]),
+    ({"counter": None}, ["No run has a figure, so nothing could be checked."]),
+    ({"session": "a", "unexplained_miss_share": [0.2, 0.9], "priced_share": None,
+      "counter_error": None, "prediction_error": 0.01, "closure_error": None}, [
+        ("Prediction error: The cost model, which does not see this session's cache reads, predicts"
+        " its input cost 1.0 % too high."),
+        f"{MISSED}.",
+        "Tokens are counted by c; no recorded usage shows how far off that is.",
+    ]),
+])  # fmt: skip
+def test_what_runs_rest_on_is_said_once_a_session(changed, sentences):
+    said = describe_runs_cost_accuracy(pd.DataFrame({**BASES, **changed}, index=range(2)))
+    assert said[0].startswith("Open loop: a replay keeps the recorded trajectory.")
+    assert said[1:] == sentences
+
+
+@pytest.mark.parametrize(("count", "changed", "attrs", "sentences"), [
+    (5, {}, {}, []),
+    (4, {}, {}, ["Only 4 sessions: what holds here may not hold for others."]),
+    (1, {}, {}, ["Only 1 session: what holds here may not hold for others."]),
+    (5, {"needed_later_loss": None}, {}, [
+        ("Loss was not worked out (loss=True of a sweep does), so the cheapest setting may lose the"
+        " most.")]),
+    (5, {"error": ["broke", None, "broke", None, None]}, {}, [
+        "2 of 5 runs failed and are in no mean."]),
+    (5, {}, {"interrupted": True}, [
+        "The sweep was interrupted: not every session met every setting."]),
+])  # fmt: skip
+def test_what_a_sweep_cannot_say_is_said(count, changed, attrs, sentences):
+    plain = {"session": [*map(str, range(count))], "needed_later_loss": 0.0, "error": None}
+    frame = pd.DataFrame({**plain, **changed})
+    frame.attrs.update(attrs)
+    assert describe_sweep_caveats(frame) == sentences
 
 
 def test_the_worst_of_several_sessions_is_named():
