@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from contextlib import ExitStack, contextmanager
 
 import pytest
@@ -124,11 +125,21 @@ def test_a_declared_history_is_text_bounded_and_the_oldest_goes_first(talk, tmp_
     sources = [
         {"Source": "own_history:1"},
         {"Source": "file:a.txt", "MaxChars": 10, "Label": "The file"},
+        {"Source": "file:none.txt"},
     ]
     team = talk(Context=sources)
     recorded, viewed = billed(team, Context=sources)
     assert recorded == viewed
     assert kinds(team) == ["task", "assistant", "artifacts", "user"]
+    lines = team.workspace.events(team.id).read_text().splitlines()
+    told = [e for e in map(json.loads, lines) if e["event_type"] == "context_assembly"]
+    assert [(e["agent"], e["turn"]) for e in told] == [("C", 2), ("C", 5), ("C", 8)]
+    assert told[-1]["payload"] == {
+        "context_strategy": "artifact_spec",
+        "context_chars": len(dict(shown(team, "C"))["artifacts"]),
+        "declared_sources": ["own_history:1", "file:a.txt", "file:none.txt"],
+        "empty_sources": ["file:none.txt"],
+    }
     said = dict(shown(team, "C"))
     assert said["assistant"] == "C two"
     assert said["artifacts"].endswith(
