@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 import time
 from typing import TYPE_CHECKING
@@ -190,6 +191,12 @@ def test_a_page_without_a_kernel_holds_the_list_and_the_texts(story):
     page = explore(story).page(plotly=False)._repr_html_()
     assert '"rows//2|largest|||||||0"' in page
     assert "long long long" in page
+    long = session(user("x" * 4_001), *(user(f"word {i}") for i in range(201)), assistant())
+    page = explore(long).page(plotly=False)._repr_html_()
+    keys = re.findall(r'"((?:rows|choices|text)//[^"]*)":', page)
+    lists = [f"rows//0|{way}|||||||{n}" for way in ("largest", "sent") for n in (0, 100)]
+    assert keys == ["choices//", *lists, *(f"text//0|{row}" for row in range(200))]
+    assert "the first 4,000 of 4,001 characters" in page
 
 
 def test_it_has_a_text_twin_and_an_html_twin(story):
@@ -205,6 +212,8 @@ def test_a_session_without_calls_shows_what_stands():
     shown = explore(session(user("only this")))
     assert "No call" in shown.data["first"]["head"]["told"]
     assert words(shown) == ["only this"]
+    shown.call = 3
+    assert (shown.call, shown.call_view.call) == (0, None)
     assert explore(session()).data["first"]["rows"] == []
 
 
