@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import time
 from pathlib import Path
@@ -225,6 +226,66 @@ def test_a_contract_whose_files_cannot_be_read_fails_and_loses_no_message(tmp_pa
         )
         said = [text for kind, text in shown(team, "A") if "Go on.\nDONE" in text]
     assert len(said) == team.status.turns - 1
+
+
+UNMET = {
+    "there is no file x.txt": {"Type": "FileExists", "Path": "x.txt"},
+    "not written: f0, f1, f2, f3, f4, f5, f6, f7, f8, f9": {"Type": "FilesWritten"},
+    "b.json names no todo": {"Type": "FilesWritten", "Path": "b.json", "Field": "todo"},
+    "not written: src/a.py, c.py": {"Type": "ChecklistComplete"},
+    "no command like 'pytest|ruff' was run": {"Type": "CommandSucceeded", "Pattern": "pytest|ruff"},
+    "the last command like 'none | FALSE' failed": {
+        "Type": "CommandSucceeded", "Pattern": "none | FALSE"},
+    "no command like 'make check' was run": {"Type": "CommandSucceeded", "Field": "verify"},
+    "none.json has no results": {"Type": "TestReport", "Path": "none.json"},
+    "r.json reports 2 of 3 as not passed": {
+        "Type": "TestReport", "Path": "r.json", "NoFailures": True},
+    "no test file that was written holds an assertion": {
+        "Type": "TestReport", "Path": "r.json", "HasAssertions": True},
+}  # fmt: skip
+
+
+def test_an_agent_is_told_each_requirement_that_is_not_met(tmp_path):
+    brief = {"files_to_change": [*(f"f{n}" for n in range(12)), "b.json"], "verify": "make check",
+             "execution_checklist": ["write `src/a.py`, then c.py.", "see b.json"]}  # fmt: skip
+    report = {"results": [{"status": "pass"}, {"status": "FAIL"}, "PASS"]}
+    write = [("write_file", {"path": path, "content": json.dumps(content)})
+             for path, content in (("b.json", brief), ("r.json", report))]  # fmt: skip
+    run = [("shell", {"command": command}) for command in ("true", "false")]
+    met = [{"Type": "FileExists", "Path": "b.json"}, {"Type": "TestReport", "Path": "r.json"},
+           {"Type": "CommandSucceeded", "Pattern": "true|none"}]  # fmt: skip
+    contract = {"Name": "C", "Requires": [*UNMET.values(), *met]}
+    states = {"One": state("A", to("End", "DONE", Contract="C")), "End": DONE}
+    agents = [{"Name": "A", "Plugins": ["FileSystem", "Shell"]}]
+    plan = config(agents, states, Contracts=[contract], Validation={"BriefPath": "b.json"})
+    parts = {"A": [[*write, *run, "DONE"], *[["Hm."]] * 9]}
+    with made(tmp_path, parts, plan, tools=("files", "shell")) as team:
+        team.run("Work.")
+        missing = [f"C: {why}" for why in UNMET]
+        assert team.moves["message"].dropna().tolist() == ["; ".join(missing)]
+        told = [text for kind, text in shown(team, "A") if kind == "correction"]
+    blocked = "MISSING ARTIFACT: DONE was not taken. What is not there yet:"
+    assert told[0].splitlines() == [blocked, *(f"- {line}" for line in missing)]
+    assert told[1] == "No handoff keyword in your reply. Give one, alone on a line: DONE"
+
+
+@pytest.mark.parametrize(("task_chars", "block_chars", "reminded"), [
+    (51, 2_001, True), (50, 2_001, False), (51, 2_000, False), (300, 2_001, True),
+    (2_500, 200, False),
+])  # fmt: skip
+def test_a_long_task_that_lies_far_back_is_repeated(tmp_path, task_chars, block_chars, reminded):
+    """The block of a declared context stands between the task and the prompt of the turn."""
+    agents = ["A", {"Name": "C", "Context": [{"Source": "file:a.txt"}]}]
+    plan = config(agents, Termination={"MaxIterations": 2})
+    head = "[AGENT CONTEXT — assembled from artifacts]\n\n## a.txt\n"
+    content = "y" * (block_chars - len(head))
+    parts = {"A": [[("write_file", {"path": "a.txt", "content": content}), "a"]], "C": [["c"]]}
+    with made(tmp_path, parts, plan) as team:
+        team.run("t" * task_chars)
+        (_, task), (_, block), (_, prompt) = shown(team, "C")
+    assert (task, block) == ("t" * task_chars, head + content)
+    reminder = [f"[Task Reminder] {'t' * min(task_chars, 200)}"] if reminded else []
+    assert prompt.splitlines() == ["It is your turn, C.", *reminder]
 
 
 def test_an_agent_for_recovery_mends_what_is_missing(tmp_path):
