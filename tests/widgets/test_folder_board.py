@@ -45,7 +45,10 @@ def test_rows_say_what_the_frames_say(folder):
         "billing",
         10,
     )  # eight pauses and two compactions
-    assert "BILL-4127" in made.to_text()
+    lines = made.to_text().splitlines()
+    assert lines[2].split() == ["#", "session", "day", "calls", "cost", "peak", "compactions"]
+    assert lines[3].startswith("0  BILL-4127: the nightly expor…")
+    assert lines[-2].split()[:3] == ["project", "sessions", "cost"]
     assert made.open(0).id == row.id
 
 

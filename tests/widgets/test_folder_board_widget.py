@@ -43,6 +43,10 @@ def test_rows_are_filtered_sorted_and_summed(folder):
     ]
     assert view._answer_rows({"words": "nightly EXPORT", "project": "billing"})["total"] == 3
     assert view._answer_rows({"project": "other"})["total"] == 0
+    asked = view._answer_or_error({"kind": "rows", "key": "k", "sort": "usd", "down": True})
+    assert (asked["key"], asked["rows"]) == ("k", by_cost)
+    rest = view._answer_or_error({"kind": "rows", "key": "k", "from": 2})
+    assert [len(rest["rows"]), rest["total"], rest.get("sums")] == [1, 3, None]
     sums = view._answer_rows({"by": "project"})["sums"]
     assert sums[0][0] == "project"
     assert sums[1][:2] == ["billing", "3"]

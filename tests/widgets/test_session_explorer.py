@@ -132,6 +132,17 @@ def test_roles_tools_files_and_failures_are_filtered():
     assert offered["errors"] == [["", 1]]
 
 
+def test_the_menus_offer_two_hundred_tools_and_files_the_most_frequent_first():
+    steps = [step(f"tool{n}", path=f"src/{n}.py") for n in range(201)]
+    shown = explore(session(user(), *steps, step("tool7", path="src/7.py"), assistant()))
+    offered = shown._answer_or_error({"kind": "choices"})
+    for field, names in (("tool", "tool{}"), ("file", "src/{}.py")):
+        found = offered[field]
+        assert found[:2] == [[names.format(7), 4], [names.format(0), 2]]
+        assert len(found) == 200
+    assert offered["role"] == [["assistant", 203], ["tool", 202], ["user", 1]]
+
+
 def test_an_expression_is_matched_by_line_and_ends_in_time(story):
     shown = explore(story)
     assert words(shown, words=r"^So far: \w+", regex=True) == ["So far: nothing."]

@@ -233,6 +233,16 @@ def test_the_verdict_stands_first_and_nothing_is_said_twice(sample):
         ({}, {"cost_usd": 2.0}, "costs $2.00"),
         ({"cost_usd": 2.0}, {"cost_usd": 2.001}, "costs $2.00, as recorded"),
         ({"cost_usd": 2.0}, {"cost_usd": 1.5}, "costs $1.50, $0.50 less than recorded"),
+        ({"cost_usd": 2.0}, {"cost_usd": 2.004}, "costs $2.00, as recorded"),
+        ({"cost_usd": 2.0}, {"cost_usd": 2.007}, "costs $2.01, $0.0070 more than recorded"),
+        (
+            {"cost_usd": 2.0},
+            {"cost_usd": 2.0, "needed_later_loss": 0.25, "is_thrashing": True},
+            (
+                "costs $2.00, as recorded; 25 % of what is used again is out of sight by then;"
+                " it thrashes"
+            ),
+        ),
     ],
 )
 def test_a_verdict_says_what_is_known(was, now, words):
