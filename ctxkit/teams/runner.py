@@ -13,7 +13,7 @@ from ctxkit.agent.ctxkit_folder_and_session_trust import Workspace, check_sessio
 from ctxkit.agent.event_loop_threads import BackgroundTask, run_coroutine
 from ctxkit.agent.session_log import SessionLog
 from ctxkit.errors import BadArguments, ModelError, StoreError
-from ctxkit.metrics.team_agent_logs_and_turns import ARTIFACTS, SOURCE_KEY
+from ctxkit.metrics.team_agent_logs_and_turns import ARTIFACTS, SOURCE_KEY, TASK
 from ctxkit.policies.tool_evidence_summaries import TEAM_STATE_KEY
 from ctxkit.session.messages import Message, Text, get_plain_text
 from ctxkit.session.session import Session
@@ -396,9 +396,9 @@ class TurnRunner:
         elif is_resumed:
             words = resume_prompt(member)
         else:
-            words = turn_prompt(
-                member, state, self._ledger.task, sum(len(get_plain_text(m)) for m in news)
-            )
+            # the task is the first of the new messages when it is given
+            chars_since_task = sum(len(get_plain_text(m)) for m in news if m.kind != TASK)
+            words = turn_prompt(member, state, self._ledger.task, chars_since_task)
         # a scripted model continues after the agent's concluded turns
         begin_script = getattr(live.agent.model, "begin", None)
         if callable(begin_script):

@@ -116,7 +116,7 @@ def parse_capabilities(section: ConfigSection) -> ToolCapabilities:
         allowed_tags = CAPABILITY_TAGS.get(plugin.casefold())
         for tag in (t for t in tags if allowed_tags is not None and t not in allowed_tags):
             raise BadArguments(
-                f"Capabilities.{sanitize_text(plugin, 40)} of"
+                f"Capabilities.{plugin} of"
                 f" {sanitize_text(section.text('Name'), 40)} names {sanitize_text(tag, 40)!r};"
                 f" there are {', '.join(allowed_tags or ())}."
             )

@@ -456,8 +456,7 @@ def parse_condition(section: ConfigSection, where: str) -> JsonCondition:
     operators = [o for o in CONDITION_OPERATORS if section.get(o) is not None]
     if not section.text("Field") or len(operators) != 1:
         raise BadArguments(
-            f"{sanitize_text(where, 80)} needs a Condition: a Field and one of "
-            f"{', '.join(CONDITION_OPERATORS)}."
+            f"{where} needs a Condition: a Field and one of {', '.join(CONDITION_OPERATORS)}."
         )
     (name,) = operators
     value = section.get(name)

@@ -204,8 +204,8 @@ def read_team_settings(workspace: Workspace, name: str) -> dict[str, Any]:
     words = stored.words if stored is not None else {}
     if not words.get("config"):
         raise BadArguments(
-            f"No team {sanitize_text(name, 60)!r} was begun here by you: say which config it has, "
-            f"ck.team('orchestration.yaml', name={sanitize_text(name, 60)!r}), or 'scripted'."
+            f"No team {name!r} was begun here by you: say which config it has, "
+            f"ck.team('orchestration.yaml', name={name!r}), or 'scripted'."
         )
     return words
 

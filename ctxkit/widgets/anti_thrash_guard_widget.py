@@ -73,7 +73,6 @@ class ThrashWidget(ChartWidget):
         if by not in ("tokens", "messages"):
             raise BadArguments(f"ck.thrash counts by 'tokens' or 'messages', not by {by!r}.")
         AntiThrash(min_savings=min_savings, window=window)  # says what it cannot be
-        self._guarded: list[GuardCostComparison | None] = []
         super().__init__(feed, min_savings=min_savings, window=window, by=by)
         if self.rows and self._guarded[0] is not None and not self._guarded[0].why:
             self._price_session(0)
@@ -100,7 +99,8 @@ class ThrashWidget(ChartWidget):
 
     def _build_data(self) -> dict[str, Any]:
         titles, table = self.feed.titles, self.feed.frame
-        self._guarded, note = [], ""
+        self._guarded: list[GuardCostComparison | None] = []
+        note = ""
         if table is not None:
             compactions, note = list_frame_compactions(table)
             rows = _rows_of_sizes(compactions, note)

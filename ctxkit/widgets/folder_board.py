@@ -346,7 +346,7 @@ CACHE_FILE, CACHE_VERSION = "board.jsonl", 2
 """The notes of what was read, and of what their lines mean."""
 
 
-class FileBoardRows(FileStamp, frozen=True, kw_only=True, gc=False):
+class FileBoardRows(FileStamp, frozen=True, gc=False):
     """A file, and the rows of its sessions; none where it cannot be read."""
 
     rows: tuple[BoardRow, ...]

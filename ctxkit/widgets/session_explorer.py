@@ -50,8 +50,8 @@ if TYPE_CHECKING:
     from ctxkit.widgets.explorer_messages_and_search import CallView, MessageLine
 
 _TWIN_ROWS, _MAX_LINE_POINTS, _MARKS = 10, 4_000, 400
-_HELD, _HELD_CHARS, _HELD_ALL = 2, 4_000, 1_000_000
-"""Of a page without a kernel: pieces of the list, characters of a message, and of all."""
+_HELD, _HELD_CHARS = 2, 4_000
+"""Of a page without a kernel: pieces of the list, and characters of a message."""
 
 
 # Two caches of one element. `_seen` holds the view of one call, `_last` the result of one filter.
@@ -73,8 +73,6 @@ class Explorer(ChartWidget):
 
     def __init__(self, session: Session, call: int = 0) -> None:
         self._family = list_session_tree(session)
-        self._seen: tuple[Any, CallView] | None = None
-        self._last: tuple[Any, FilterResult] | None = None
         self._open_session(0)
         self._first = call
         super().__init__(WidgetDataSource(lambda: [self.explorer_session.session]), call=call)
@@ -82,7 +80,8 @@ class Explorer(ChartWidget):
     def _open_session(self, number: int) -> None:
         self._number = number
         self.explorer_session = ExplorerSession(self._family[number].session)
-        self._last = self._seen = None
+        self._seen: tuple[Any, CallView] | None = None
+        self._last: tuple[Any, FilterResult] | None = None
         self._measuring: threading.Thread | None = None
 
     @t.validate("call")  # type: ignore[untyped-decorator]
@@ -160,7 +159,6 @@ class Explorer(ChartWidget):
 
     def _exported_requests(self) -> list[dict[str, Any]]:
         out: list[dict[str, Any]] = [{"kind": "choices", "at": ""}]
-        remaining_chars = _HELD_ALL
         for largest in (True, False):
             for piece in range(_HELD):
                 request = {"call": self.call, "largest": largest, "from": piece * ROWS_PER_CHUNK}
@@ -170,9 +168,6 @@ class Explorer(ChartWidget):
                 )
                 out.append({"kind": "rows", "at": at, **request})
         for item in self._filter_lines(self.call, MessageFilter()).lines[: _HELD * ROWS_PER_CHUNK]:
-            remaining_chars -= min(len(format_full_text(item.message, _HELD_CHARS)), _HELD_CHARS)
-            if remaining_chars < 0:
-                break
             place = {"call": self.call, "row": item.position, "most": _HELD_CHARS}
             out.append({"kind": "text", "at": f"{self.call}|{item.position}", **place})
         return out

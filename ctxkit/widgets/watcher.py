@@ -44,14 +44,9 @@ if TYPE_CHECKING:
 
 _REDRAW_SECONDS = 0.25
 """Seconds between two drawings while a turn runs."""
-_LIVE_EVENTS = ("turn_start", "model_response", "tool_result", "inner_call_context")
-_DRAWING_EVENTS = (
-    "turn_end",
-    "cancelled",
-    "compaction_end",
-    "moved",
-    "model_error",
-    "limit_reached",
+_LIVE_EVENTS = frozenset({"turn_start", "model_response", "tool_result", "inner_call_context"})
+_DRAWING_EVENTS = frozenset(
+    {"turn_end", "cancelled", "compaction_end", "moved", "model_error", "limit_reached"}
 )
 """Events that are drawn where the last drawing is long enough ago, and those that always are."""
 _ESM = """
@@ -279,7 +274,7 @@ def render_growth_picture(session: Session, name: str) -> str:
     if not session.calls:
         return f'<div style="color:{SOFT_COLOUR}">No call yet.</div>'
     growth_plot = chart({name: session})
-    label = escape_html(growth_plot.caption, 300)
+    label = escape_html(growth_plot.caption)
     return f'<div role="img" aria-label="{label}">{growth_plot.drawing.svg()}</div>'
 
 

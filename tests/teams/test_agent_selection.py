@@ -215,6 +215,10 @@ def test_a_verifier_looks_now_and_then_and_what_it_finds_is_said(tmp_path):
     with made(tmp_path, parts, plan) as team:
         team.run("Count.")
         assert went(team) == ["A", "B", "V", "A", "B", "V"]
+        assert shown(team, "V")[-1][1] == (
+            "It is your turn, V: hold what was claimed against what was done."
+            " Write nothing but what you find."
+        )
         corrections = [m.text for m in team.ledger.session.messages if m.kind == "correction"]
         assert corrections == [
             "VERIFICATION FINDING of V, to be settled before you go on:\nINCONSISTENCY: two is not there."

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import time
 from pathlib import Path
@@ -100,33 +101,97 @@ def test_a_config_that_cannot_work_is_a_sentence(plan, words):
     refused(plan, words)
 
 
-LONG, OTHER = "n" * 150, "o" * 150
+LONG = "n" * 300
 
 
-def adversarial(*stages):
-    rows = [{"Generator": maker, "Critic": critic} for maker, critic in stages]
-    return config([LONG, OTHER], Selection={"Type": "adversarial", "Adversarial": {"Stages": rows}})
+def graph(nodes, *edges):
+    return config(["A"], Selection={"Type": "graph", "Graph": {"Nodes": nodes, "Edges": [*edges]}})
 
 
-def test_a_long_name_is_cut_in_a_refusal(tmp_path):
-    cut = "n" * 59 + "…"
-    refused(adversarial((LONG, LONG)), f"^Stage 1: its Generator and its Critic are both {cut}\\.$")
-    refused(adversarial((LONG, OTHER), (OTHER, LONG)), f"^{cut} is a Generator and a Critic: ")
+def stages(*pairs):
+    rows = [{"Generator": maker, "Critic": critic} for maker, critic in pairs]
+    return config(
+        [LONG, f"n{LONG}"], Selection={"Type": "adversarial", "Adversarial": {"Stages": rows}}
+    )
+
+
+def machine(**contract):
+    states = {"One": state("A", to("End", "X")), "End": DONE}
+    return config(["A"], states, Contracts=[{"Name": LONG, **contract}])
+
+
+def has_cut_names(sentence: str, text: str) -> bool:
+    """Look for a sentence in which `<60>` stands for the long name, cut to 60 characters."""
+    pattern = re.sub("<([0-9]+)>", lambda m: f"(?<!n)n{{{int(m[1]) - 1}}}…", re.escape(sentence))
+    return re.search(pattern, text) is not None
+
+
+@pytest.mark.parametrize(("plan", "sentence"), [
+    (graph([{"Id": LONG, "Agent": "A", "Parallel": True}]), "Node <60> is a graph of its own"),
+    (graph([{"Id": "a", "Agent": "A"}], {"From": "a", "To": LONG, "Keyword": "X"}), "is '<60>', and there are a"),
+    (config([LONG, LONG]), "Two agents are called '<60>':"),
+    (config([{"Name": LONG, "Isolation": LONG}]), "Isolation of <40> is Shared, Fresh or Fork, not '<40>'."),
+    (stages((LONG, LONG)), "its Generator and its Critic are both <60>."),
+    (stages((LONG, f"n{LONG}"), (f"n{LONG}", LONG)), "<60> is a Generator and a Critic"),
+    (graph([{"Id": LONG, "Agent": "A"}, {"Id": LONG.upper(), "Agent": "A"}]), "Two nodes are called '<60>':"),
+    (graph([{"Id": "a", "Agent": "A"}], *[{"From": "A", "To": "a", "Keyword": LONG}] * 2), "Two keywords out of node a are called '<60>':"),
+    (graph([{"Id": "a", "Agent": "A"}], {"From": "a", "To": LONG}), "To of the edge from a is '<60>', and"),
+    (graph([{"Id": LONG, "Agent": "A"}], {"From": LONG, "To": "b"}), "To of the edge from <60> is 'b', and"),
+    (config(["A"], Selection={"Type": LONG}), "There is no Selection.Type '<40>';"),
+    (machine(), "Contract <60> requires nothing"),
+    (machine(Requires=[{"Type": "RelatedTestsPass"}]), "Contract <60> can never hold: its RelatedTestsPass"),
+    (machine(Requires=[{"Type": "FileExists"}]), "Contract <60> can never hold: its FileExists names no Path."),
+    (machine(Requires=[{"Type": "FileExists", "Path": f"/{LONG}"}]), "Contract <60> can never hold: /<79> lies outside"),
+    (config(["A"], FailureHandling={"NoProgress": {"Action": LONG}}), "Action is '<40>';"),
+    (config(["A"], Verifier={"AgentName": LONG}), "Verifier.AgentName is '<60>', and"),
+    (config(["A"], Termination={"Strategies": [{"Type": "regex", "Pattern": f"({LONG}"}]}), "'(<59>' is no regular"),
+    (config([{"Name": LONG, "Context": [{"Source": LONG}]}]), "Context of <40>: there is no source '<40>';"),
+    (config([{"Name": "A", "Context": [{"Source": f"own_history:{LONG}"}]}]), "behind its colon, not '<40>'."),
+    (config([{"Name": LONG, "Capabilities": {"FileSystem": [LONG]}}]), "Capabilities.FileSystem of <40> names '<40>';"),
+])  # fmt: skip
+def test_a_name_in_an_error_is_cut(plan, sentence):
+    with pytest.raises(BadArguments) as refusal:
+        parse_plan(plan)
+    assert has_cut_names(sentence, str(refusal.value))
+
+
+def test_names_in_notes_are_cut():
+    states = {LONG: state("A", to("End", "X", Odd=1), Odd=1), "End": DONE}
+    body = config(
+        ["A", {"Name": LONG, "Context": [{"Source": "session_context", LONG: 1}]}], states,
+        Contracts=[{"Name": LONG, "Requires": [{"Type": "FileExists", "Path": "x", "Odd": 1}]}],
+    )  # fmt: skip
+    routes = [{"Keyword": "X", "Agent": "A", "Validator": LONG}]
+    keywords = config(["A", "B"], Selection={"Type": "keyword", "Routes": routes})
+    notes = [*parse_plan(body).notes, *parse_plan(keywords).notes]
+    for beginning in (
+        "Requirement 1 of contract <40> has a key 'Odd' that",
+        "A source in the Context of <40> has a key '<60>' that",
+        "State <40> has a key 'Odd' that", "Transition 1 of state <40> has a key 'Odd' that",
+        "Validator <60> is not checked here;",
+    ):  # fmt: skip
+        assert [has_cut_names(beginning, note) for note in notes].count(True) == 1, beginning
+
+
+NAME, KEY = "n" * 150, "o" * 150
+
+
+def test_a_long_path_of_an_agent_file_is_cut(tmp_path):
     path = tmp_path / "orchestration.yaml"
-    path.write_text(f"Agents: [{{AgentFile: {LONG}.yaml}}]")
+    path.write_text(f"Agents: [{{AgentFile: {NAME}.yaml}}]")
     with pytest.raises(BadArguments, match=f"^AgentFile {'n' * 119}…: "):
         ck.team(path, folder=tmp_path)
 
 
 def test_a_long_name_or_key_is_cut_in_a_note():
     """Each section of a name of 150 characters has an unknown key of 150 characters."""
-    unknown = {OTHER: 1}
+    unknown = {KEY: 1}
     source = {"Source": "own_history", **unknown}
     way = to("End", "X", HandoffContext=[{"Source": "session_context", **unknown}], **unknown)
     plan = config(
-        [{"Name": LONG, "Context": [source]}],
-        {LONG: state(LONG, way, **unknown), "End": DONE},
-        Contracts=[{"Name": LONG, "Requires": [{"Type": "FileExists", "Path": "x", **unknown}], **unknown}],
+        [{"Name": NAME, "Context": [source]}],
+        {NAME: state(NAME, way, **unknown), "End": DONE},
+        Contracts=[{"Name": NAME, "Requires": [{"Type": "FileExists", "Path": "x", **unknown}], **unknown}],
     )  # fmt: skip
     cut, key = "n" * 39 + "…", "o" * 59 + "…"
     places = [
@@ -207,6 +272,66 @@ def test_a_contract_whose_files_cannot_be_read_fails_and_loses_no_message(tmp_pa
         )
         said = [text for kind, text in shown(team, "A") if "Go on.\nDONE" in text]
     assert len(said) == team.status.turns - 1
+
+
+UNMET = {
+    "there is no file x.txt": {"Type": "FileExists", "Path": "x.txt"},
+    "not written: f0, f1, f2, f3, f4, f5, f6, f7, f8, f9": {"Type": "FilesWritten"},
+    "b.json names no todo": {"Type": "FilesWritten", "Path": "b.json", "Field": "todo"},
+    "not written: src/a.py, c.py": {"Type": "ChecklistComplete"},
+    "no command like 'pytest|ruff' was run": {"Type": "CommandSucceeded", "Pattern": "pytest|ruff"},
+    "the last command like 'none | FALSE' failed": {
+        "Type": "CommandSucceeded", "Pattern": "none | FALSE"},
+    "no command like 'make check' was run": {"Type": "CommandSucceeded", "Field": "verify"},
+    "none.json has no results": {"Type": "TestReport", "Path": "none.json"},
+    "r.json reports 2 of 3 as not passed": {
+        "Type": "TestReport", "Path": "r.json", "NoFailures": True},
+    "no test file that was written holds an assertion": {
+        "Type": "TestReport", "Path": "r.json", "HasAssertions": True},
+}  # fmt: skip
+
+
+def test_an_agent_is_told_each_requirement_that_is_not_met(tmp_path):
+    brief = {"files_to_change": [*(f"f{n}" for n in range(12)), "b.json"], "verify": "make check",
+             "execution_checklist": ["write `src/a.py`, then c.py.", "see b.json"]}  # fmt: skip
+    report = {"results": [{"status": "pass"}, {"status": "FAIL"}, "PASS"]}
+    write = [("write_file", {"path": path, "content": json.dumps(content)})
+             for path, content in (("b.json", brief), ("r.json", report))]  # fmt: skip
+    run = [("shell", {"command": command}) for command in ("true", "false")]
+    met = [{"Type": "FileExists", "Path": "b.json"}, {"Type": "TestReport", "Path": "r.json"},
+           {"Type": "CommandSucceeded", "Pattern": "true|none"}]  # fmt: skip
+    contract = {"Name": "C", "Requires": [*UNMET.values(), *met]}
+    states = {"One": state("A", to("End", "DONE", Contract="C")), "End": DONE}
+    agents = [{"Name": "A", "Plugins": ["FileSystem", "Shell"]}]
+    plan = config(agents, states, Contracts=[contract], Validation={"BriefPath": "b.json"})
+    parts = {"A": [[*write, *run, "DONE"], *[["Hm."]] * 9]}
+    with made(tmp_path, parts, plan, tools=("files", "shell")) as team:
+        team.run("Work.")
+        missing = [f"C: {why}" for why in UNMET]
+        assert team.moves["message"].dropna().tolist() == ["; ".join(missing)]
+        told = [text for kind, text in shown(team, "A") if kind == "correction"]
+    blocked = "MISSING ARTIFACT: DONE was not taken. What is not there yet:"
+    assert told[0].splitlines() == [blocked, *(f"- {line}" for line in missing)]
+    assert told[1] == "No handoff keyword in your reply. Give one, alone on a line: DONE"
+
+
+@pytest.mark.parametrize(("task_chars", "block_chars", "reminded"), [
+    (51, 2_001, True), (50, 2_001, False), (51, 2_000, False), (300, 2_001, True),
+    (2_500, 200, False),
+])  # fmt: skip
+def test_a_long_task_that_lies_far_back_is_repeated(tmp_path, task_chars, block_chars, reminded):
+    """The block of a declared context stands between the task and the prompt of the turn."""
+    agents = ["A", {"Name": "C", "Context": [{"Source": "file:a.txt"}]}]
+    plan = config(agents, Termination={"MaxIterations": 2})
+    head = "[AGENT CONTEXT — assembled from artifacts]\n\n## a.txt\n"
+    content = "y" * (block_chars - len(head))
+    parts = {"A": [[("write_file", {"path": "a.txt", "content": content}), "a"]], "C": [["c"]]}
+    with made(tmp_path, parts, plan) as team:
+        team.run("t" * task_chars)
+        (_, task), (_, block), (_, prompt) = shown(team, "C")
+    assert (task, block) == ("t" * task_chars, head + content)
+    reminder = [f"[Task Reminder] {'t' * min(task_chars, 200)}"] if reminded else []
+    assert prompt.splitlines() == ["It is your turn, C.", *reminder]
 
 
 def test_an_agent_for_recovery_mends_what_is_missing(tmp_path):
@@ -366,6 +491,47 @@ def test_a_file_that_is_nested_without_end_is_refused_at_once(tmp_path):
 def written(thing):
     """As YAML, by libyaml where it is there: some of these are long."""
     return yaml.dump(thing, Dumper=getattr(yaml, "CSafeDumper", yaml.SafeDumper))
+
+
+def scripted(folder, content):
+    path = folder / "script.yaml"
+    path.write_text(written(content))
+    return f"scripted:{path}"
+
+
+@pytest.mark.parametrize(("agent", "options", "sentence"), [
+    ({}, {"memory": (LONG,)}, "There is no memory '<40>': a team can reach user and webhook"),
+    ({}, {"tools": (LONG,)}, "can have no tool '<60>'; name some of files, "),
+    ({}, {}, "No model is named for <40>: give"),
+    ({"Model": LONG}, {}, "<40> asks for model '<60>', which"),
+    ({"Model": LONG}, {}, "models={'<60>': 'PROVIDER/MODEL'}"),
+    ({}, {"script": {f"{LONG}n": ["x"]}}, "The script names '<60>', and"),
+    ({}, {"script": {LONG: [[[LONG]]]}}, "A step of <40> in the script is"),
+    ({}, {"script": {LONG: [["x", [LONG]]]}}, "not \"['<78>\"."),
+    ({"AgentFile": LONG}, {"file": True}, "AgentFile <120>: "),
+])  # fmt: skip
+def test_a_name_in_an_error_of_opening_is_cut(tmp_path, agent, options, sentence):
+    plan, model = config([{"Name": LONG, **agent}]), ""
+    if "script" in options:
+        model = scripted(tmp_path, options["script"])
+    if "file" in options:
+        (tmp_path / "team.yaml").write_text(written(plan))
+        plan = tmp_path / "team.yaml"
+    more = {k: v for k, v in options.items() if k not in ("script", "file")}
+    with pytest.raises(ck.CtxkitError) as refusal:
+        ck.team(plan, model=model, folder=tmp_path, **more)
+    assert has_cut_names(sentence, str(refusal.value))
+
+
+def test_names_in_the_notes_of_an_opened_team_are_cut(tmp_path):
+    held = {"Name": "C", "Requires": [{"Type": "FileExists", "Path": f".git/{LONG}"}]}
+    states = {"One": state(LONG, to("End", "X", Contract="C")), "End": DONE}
+    plan = config([{"Name": LONG, "Plugins": ["Shell"]}], states, Contracts=[held])
+    with made(tmp_path, {LONG: []}, plan) as team:
+        notes = "\n".join(team.notes)
+    assert has_cut_names("<40> asks for shell: name it, tools=('files', 'shell')", notes)
+    assert has_cut_names("ask for .git/<115>, which agents may not write", notes)
+    assert "allow=('.git',) lets them." in notes
 
 
 def rows(key, n, row, **more):

@@ -72,11 +72,24 @@ def test_no_agent_writes_outside_of_the_envelope(tmp_path):
         said = results(team, "W")
     assert [m.is_error for m in said] == [True, True, False, True, False, True]
     assert "'other/o.txt' lies outside of the change envelope" in said[0].text
-    assert "output/**, *.md" in said[0].text
+    assert said[0].text.endswith("and was not written; files of output/**, *.md may be.")
     written = sorted(p.relative_to(tmp_path / "root").as_posix()
                      for p in (tmp_path / "root").rglob("*") if p.is_file())  # fmt: skip
     assert written == ["notes.md", "output/a/b.txt", "src/a.py"]
     assert (tmp_path / "root/src/a.py").read_text() == "1"
+
+
+def test_a_refusal_names_five_globs_and_cuts_long_paths(tmp_path):
+    globs, path = [*(f"g{n}" for n in range(5)), "g" * 80], f"{'p' * 150}/{'p' * 150}"
+    for count, named in ((5, "g0, g1, g2, g3, g4"), (6, "g0, g1, g2, g3, g4 and 1 more")):
+        security = {"ChangeEnvelope": globs[:count]}
+        with ran(tmp_path / str(count), [write(path)], "W", Security=security) as team:
+            text = results(team, "W")[0].text
+        assert f"files of {named} may be." in text
+        assert f"'{path[:199]}…' lies outside" in text
+    security = {"ChangeEnvelope": globs[::-1]}
+    with ran(tmp_path / "long", [write("no.txt")], "W", Security=security) as team:
+        assert f"files of {'g' * 59}…, g4, g3, g2, g1 and 1 more may" in results(team, "W")[0].text
 
 
 def test_a_link_does_not_lead_out_of_the_envelope(tmp_path):

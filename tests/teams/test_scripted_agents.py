@@ -63,6 +63,20 @@ def test_contracts_are_met_by_what_tools_really_wrote_and_ran(tmp_path):
         assert team.root.read(team.plan.report_path)
 
 
+def test_a_file_that_must_be_there_is_a_brief_where_the_config_says_so(tmp_path):
+    needs = [{"Type": "FileExists", "Path": p} for p in ("plans/brief.json", "notes.txt")]
+    states = {"One": state("A", to("Over", "ON", Contract="C")), "Over": DONE}
+    plan = config(["A"], states, Contracts=[{"Name": "C", "Requires": needs}],
+                  Validation={"BriefPath": "plans/brief.json"})  # fmt: skip
+    with opened(tmp_path, plan) as team:
+        assert team.run("Work.").ended == "done"
+        brief = json.loads(team.root.read("plans/brief.json"))
+        assert list(brief) == ["goal", "files_to_change", "acceptance_criteria", "verify_command",
+                               "execution_checklist"]  # fmt: skip
+        assert brief["execution_checklist"] == [f"write {p}" for p in brief["files_to_change"]]
+        assert b"goal" not in team.root.read("notes.txt")
+
+
 def test_a_contract_that_tools_cannot_meet_stops_the_team(tmp_path):
     """The script asks for nothing that the agent was not given: without a shell nothing ran."""
     with opened(tmp_path, FILES["DEV"], tools=("files",)) as team:

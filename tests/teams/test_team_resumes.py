@@ -258,5 +258,7 @@ def test_what_somebody_else_wrote_of_how_it_was_opened_is_not_obeyed(tmp_path):
         team.set_task("Work.")
         path = team.ledger.log.path
     path.write_text(path.read_text().replace('"tools":["files"]', '"tools":["shell"]'))
+    with pytest.raises(BadArguments, match=f"name='{'n' * 64}'\\), or"):  # the longest name
+        ck.team(name="n" * 64, folder=tmp_path)
     with pytest.raises(BadArguments, match="was begun here by you"):
         ck.team(name="team", folder=tmp_path)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from contextlib import ExitStack, contextmanager
 
 import pytest
@@ -36,6 +37,12 @@ def talk(tmp_path):
 
 def heard(team, call=-1):
     return [t.split("\n")[-1][:7].strip() for k, t in shown(team, "C", call) if k == "heard"]
+
+
+def billed(team, **of_c):
+    """Prompt tokens of C: as they were recorded, and under a view of these keys."""
+    found = ck.compare(team, {"as C": of_c}, loss=False).set_index(["agent", "view"])
+    return [int(found.loc[("C", view), "prompt_tokens"]) for view in ("recorded", "as C")]
 
 
 def kinds(team, call=-1):
@@ -109,17 +116,30 @@ def test_fresh_hears_nobody_and_fork_what_was_said_before_its_first_turn(talk, t
     assert "frame" not in kinds(team)
     with talked(tmp_path / "forked", Isolation="Fork") as forked:
         assert heard(forked)[-2:] == ["A one", "B one"]
+        recorded, viewed = billed(forked, Isolation="Fork")
+        assert recorded == viewed < billed(forked)[1]
 
 
 def test_a_declared_history_is_text_bounded_and_the_oldest_goes_first(talk, tmp_path):
     """F51, F52: One's own history is text alone, in so many turns and characters, the last one cut."""
-    team = talk(
-        Context=[
-            {"Source": "own_history:1"},
-            {"Source": "file:a.txt", "MaxChars": 10, "Label": "The file"},
-        ]
-    )
+    sources = [
+        {"Source": "own_history:1"},
+        {"Source": "file:a.txt", "MaxChars": 10, "Label": "The file"},
+        {"Source": "file:none.txt"},
+    ]
+    team = talk(Context=sources)
+    recorded, viewed = billed(team, Context=sources)
+    assert recorded == viewed
     assert kinds(team) == ["task", "assistant", "artifacts", "user"]
+    lines = team.workspace.events(team.id).read_text().splitlines()
+    told = [e for e in map(json.loads, lines) if e["event_type"] == "context_assembly"]
+    assert [(e["agent"], e["turn"]) for e in told] == [("C", 2), ("C", 5), ("C", 8)]
+    assert told[-1]["payload"] == {
+        "context_strategy": "artifact_spec",
+        "context_chars": len(dict(shown(team, "C"))["artifacts"]),
+        "declared_sources": ["own_history:1", "file:a.txt", "file:none.txt"],
+        "empty_sources": ["file:none.txt"],
+    }
     said = dict(shown(team, "C"))
     assert said["assistant"] == "C two"
     assert said["artifacts"].endswith(
@@ -154,6 +174,8 @@ def test_live_and_replay_agree_under_each_view(talk, window):
         assert a.message.usage.prompt_tokens == b.message.usage.prompt_tokens
         one, two = ([i.message.parts for i in s.sent(a.index)] for s in (live.session, again))
         assert one == two
+    recorded, viewed = billed(team, ContextWindow=window)
+    assert recorded == viewed
 
 
 def test_a_signal_by_a_tool_call_counts(tmp_path):

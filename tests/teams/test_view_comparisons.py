@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import pytest
 from builders import assistant, session, summarised, usage, user
 from teams.small_teams import config, made
@@ -66,11 +68,39 @@ def test_all_agents_together_are_the_sum(compared):
         assert tokens(compared, "all agents", view) == each
         turns = compared.turns[compared.turns["view"] == view]
         assert turns["turn_input_tokens"].sum() == each
+        agents, whole = rows[rows["agent"] != "all agents"], rows.iloc[-1]
+        assert (whole["agent"], whole["calls_n"]) == ("all agents", agents["calls_n"].sum())
+        assert whole["peak_tokens"] == agents["peak_tokens"].max()
+        assert whole["token_share"] == each / tokens(compared, "all agents", "shared")
+        if view != "recorded":  # only what a view hides is lost
+            lost, reused = agents["needed_lost_n"].sum(), agents["reused_items_n"].sum()
+            assert (whole["needed_lost_n"], whole["reused_items_n"]) == (lost, reused)
+            assert whole["needed_later_loss"] == lost / reused
+    assert compared.turns.index.tolist() == list(range(8 * 5)), "eight views of five turns"
     order = compared.turns[compared.turns["view"] == "recorded"]
     names = ["Planner", "Developer", "Developer", "Tester", "Reviewer"]
     assert order["agent"].tolist() == names
     assert order["to"].tolist() == ["Developer", "", "Tester", "Reviewer", ""]
     assert compared.limits == {"warn_at": 20_000}
+
+
+def test_a_table_names_each_agent_once_and_rounds_its_figures(compared):
+    lines = compared.to_text().splitlines()
+    assert lines[0] == compared.title
+    begins = [
+        n for n, line in enumerate(lines) if line.startswith(("Pl", "Dev", "Te", "Re", "all"))
+    ]
+    assert [b - a for a, b in pairwise(begins)] == [8] * 4
+    for begin, (_, rows) in zip(begins, compared.groupby("agent", sort=False), strict=True):
+        for line, row in zip(lines[begin:], rows.itertuples(), strict=False):
+            figures = [f"{row.prompt_tokens:,}", f"{row.peak_tokens:,}", f"{row.token_share:.0%}"]
+            assert line.split(row.view)[-1].split()[:3] == [f.rstrip("%") for f in figures]
+    shown = type(compared)(compared.head(2))
+    shown["needed_later_loss"], shown["cost_usd"] = [0.099, 0.1], [0.123456, 1234.5]
+    shown.title = "t"
+    assert [line.split()[-5:] for line in shown.to_text().splitlines()[3:5]] == [
+        ["100", "%", "$0.1235", "9.9", "%"], ["100", "%", "$1,234", "10", "%"],
+    ]  # fmt: skip
 
 
 def test_a_chart_by_agent_shows_each_view_and_who_hands_on(compared):
@@ -216,6 +246,18 @@ def test_one_log_of_several_agents_has_a_log_for_each():
     assert [(t.agent, t.calls) for t in get_team_turns(session)] == [("A", (0, 1)), ("B", (0,))]
     compared = ck.compare(session, {"text": {"TextOnly": True}})
     assert tokens(compared, "B", "text") < tokens(compared, "B", "shared")
+
+
+def test_names_in_a_table_of_views_are_cut():
+    session = Session(id="s", log=(says("a" * 99, "I look.", 1), says("B", "Good.", 2)))
+    found = ck.compare(session, {"v" * 99: {"TextOnly": True}, "w" * 30: {"Isolation": "Fresh"}})
+    assert list(found["view"].unique()) == ["recorded", "shared", "v" * 59 + "…", "w" * 30]
+    text, page = found.to_text(), found._repr_html_()
+    assert f">{'a' * 29}…<" in page
+    assert f">{'v' * 39}…<" in page
+    assert "recorded" in text
+    with pytest.raises(BadArguments, match=f"^View '{'v' * 59}…' has a key '{'k' * 39}…'; there"):
+        ck.compare(session, {"v" * 99: {"k" * 99: True}})
 
 
 def test_one_agent_alone_has_no_views():

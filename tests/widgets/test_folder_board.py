@@ -12,7 +12,7 @@ from widgets.reports.hostile_logs import EVIL, intruders
 import ctxkit as ck
 from ctxkit._internal import FileCache
 from ctxkit.widgets import Board, FileBoardRows
-from ctxkit.widgets.folder_board_rows import GROUPINGS, make_board_row
+from ctxkit.widgets.folder_board_rows import GROUPINGS, make_board_row, make_row_cells
 
 SAMPLE = ck.samples.path("billing")
 
@@ -45,7 +45,10 @@ def test_rows_say_what_the_frames_say(folder):
         "billing",
         10,
     )  # eight pauses and two compactions
-    assert "BILL-4127" in made.to_text()
+    lines = made.to_text().splitlines()
+    assert lines[2].split() == ["#", "session", "day", "calls", "cost", "peak", "compactions"]
+    assert lines[3].startswith("0  BILL-4127: the nightly expor…")
+    assert lines[-2].split()[:3] == ["project", "sessions", "cost"]
     assert made.open(0).id == row.id
 
 
@@ -56,8 +59,48 @@ def test_sums_by_every_way_hold_all_rows(folder):
         cells = made.by(way).rows
         assert sum(r[1].value for r in cells) == 3
         assert sum(r[2].value for r in cells) == pytest.approx(whole)
+        # each of the three sessions has 2 compactions, 10 misses and 40 failed tools
+        assert [c.text for c in cells[0]][3:] == ["39.3k", "6", "30", "0", "120"]
     with pytest.raises(ck.BadArguments, match="Did you mean"):
         made.by("modle")
+
+
+def test_a_row_has_a_text_and_a_value_to_sort_by_in_each_column():
+    row = make_board_row(ck.read(SAMPLE), "logs/a.jsonl")
+    cells = make_row_cells(1_234, row)
+    assert [c.text for c in cells] == [
+        "1,234", "BILL-4127: the nightly export fails", "2026-03-12", "343", "$3.29", "39.3k", "",
+        "2", "10", "40", "billing", "sample", "claude-sonnet-4-5",
+    ]  # fmt: skip
+    assert [c.value for c in cells] == [
+        1_234.0, None, row.started, 343.0, row.usd, 39_313.0, None, 2.0, 10.0, 40.0,
+        None, None, None,
+    ]  # fmt: skip
+    assert cells[1].hover == f"id {row.id} · logs/a.jsonl"
+    bare = msgspec.structs.replace(
+        row, started=None, usd=None, peak=None, spark=(), compactions_n=4, is_thrashing=True,
+        misses_n=None, errors_n=None, project=None, model=None,
+    )  # fmt: skip
+    cells = make_row_cells(0, bare)
+    assert [c.text for c in cells][2:] == [
+        "–", "343", "–", "–", "", "4 thrashes", "–", "–", "", "sample", "",
+    ]  # fmt: skip
+    assert [c.value for c in cells][2:10] == [None, 343.0, None, None, None, 4.0, None, None]
+
+
+def test_sums_leave_out_what_a_session_cannot_say():
+    known = make_board_row(ck.read(SAMPLE))
+    bare = msgspec.structs.replace(
+        known, usd=None, peak=None, compactions_n=None, misses_n=None, is_thrashing=None,
+        errors_n=None,
+    )  # fmt: skip
+    for rows, texts in (
+        ([bare, known], ["2", "$3.29", "39.3k", "2", "10", "0", "40"]),
+        ([bare, bare], ["2", "–", "–", "–", "–", "–", "–"]),
+    ):
+        [sums] = Board(rows).by("tool").rows
+        assert [c.text for c in sums][1:] == texts
+    assert Board([bare, known]).head == "2 sessions, $3.29 (1 without a price)"
 
 
 def test_rows_are_found_by_words_and_columns(folder):

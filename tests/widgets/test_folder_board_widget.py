@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import sys
+import threading
+from types import ModuleType, SimpleNamespace
+
 import pytest
 from waiting import wait_until
 from widgets.reports.hostile_logs import hostile, intruders
@@ -39,12 +43,37 @@ def test_rows_are_filtered_sorted_and_summed(folder):
     ]
     assert view._answer_rows({"words": "nightly EXPORT", "project": "billing"})["total"] == 3
     assert view._answer_rows({"project": "other"})["total"] == 0
+    asked = view._answer_or_error({"kind": "rows", "key": "k", "sort": "usd", "down": True})
+    assert (asked["key"], asked["rows"]) == ("k", by_cost)
+    rest = view._answer_or_error({"kind": "rows", "key": "k", "from": 2})
+    assert [len(rest["rows"]), rest["total"], rest.get("sums")] == [1, 3, None]
     sums = view._answer_rows({"by": "project"})["sums"]
     assert sums[0][0] == "project"
     assert sums[1][:2] == ["billing", "3"]
     for asked in ({}, {"kind": "rows", "sort": "id", "by": 5, "from": "x"}, {"kind": "open", "at": 99},
                   {"kind": "inner", "m": {}}, {"kind": "open", "at": "0"}):  # fmt: skip
         view._on_browser_request(None, asked, [])
+
+
+def test_its_heads_have_names_and_say_what_they_sort_by(folder):
+    heads = ck.board(folder, seconds=None).view().data["heads"]
+    assert [(name, field) for name, _, _, field in heads] == [
+        ("#", ""), ("session", ""), ("day", "started"), ("calls", "calls_n"), ("cost", "usd"),
+        ("peak", "peak"), ("prompts", ""), ("compactions", "compactions_n"),
+        ("misses", "misses_n"), ("errors", "errors_n"), ("project", ""), ("tool", ""),
+        ("model", ""),
+    ]  # fmt: skip
+
+
+def test_only_a_kernel_gets_the_widget(folder, monkeypatch):
+    board = ck.board(folder, seconds=None)
+    monkeypatch.delitem(sys.modules, "ipykernel", raising=False)
+    outside = board._repr_mimebundle_()
+    assert outside == {"text/plain": board.to_text(), "text/html": board.to_html()}
+    monkeypatch.setitem(sys.modules, "ipykernel", ModuleType("ipykernel"))
+    widget = SimpleNamespace(_repr_mimebundle_=lambda: {"text/html": "the widget"})
+    monkeypatch.setattr(Board, "view", lambda _: widget)
+    assert board._repr_mimebundle_() == {"text/html": "the widget"}
 
 
 def test_a_click_reads_the_session_and_its_reader_answers(folder):
@@ -74,13 +103,16 @@ def test_what_waits_is_read_behind(folder):
 def test_a_folder_that_grows_is_followed(folder, monkeypatch):
     monkeypatch.setattr("ctxkit.widgets.folder_board._PAUSE", 0.05)
     monkeypatch.setattr("ctxkit.widgets.folder_board._SHARE", 0)
+    threads = set(threading.enumerate())
     view = ck.board(folder, seconds=None, follow=True).view()
+    started = {*threading.enumerate()} - threads
     before = {r["at"]: r["cells"][1] for r in view.data["first"]["rows"]}
     (folder / "new.jsonl").write_bytes(SAMPLE.read_bytes())
     wait_until(lambda: view.data["first"]["total"] == 4)
     after = {r["at"]: r["cells"][1] for r in view.data["first"]["rows"]}
     assert before.items() <= after.items()  # a number means the same row as before
     view.stop()
+    assert [t.daemon for t in started] == [True]  # a program that ends does not wait for it
 
 
 def test_hostile_sessions_are_only_text():

@@ -117,8 +117,10 @@ def kernel(monkeypatch):
 
 
 def test_a_chart_of_a_kernel_stores_sentence_picture_and_table_but_no_figure(kernel):
+    LiveViewMounter.ensure().close()
     bundle = CHART._repr_mimebundle_()
     assert set(bundle) == {"text/plain", "text/html"}
+    assert LiveViewMounter.current.comm is not None  # it puts the live view into its place
     html = bundle["text/html"]
     live = interactive_view_of_still_chart._live_charts[-1]
     assert f'class="ctxkit-slot ctxkit-model-{live.model_id}"' in html

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import threading
 import time
 from typing import TYPE_CHECKING
 
@@ -78,6 +80,14 @@ def test_the_groups_and_the_remainder_sum_up_to_the_recorded_prompt(story):
     assert sum(n for _, n in scene.groups) == scene.tokens == 700
 
 
+def test_a_call_without_usage_has_the_size_of_its_parts():
+    billed = assistant("y", usage=usage(100))
+    view = explore(session(user("x" * 400), billed, user("z" * 40), assistant("w"))).call_view
+    assert (view.call, len(view.items)) == (1, 3)
+    assert view.tokens == sum(n for _, n in view.groups) > 100
+    assert view.source == "derived", "by the size of the call that was billed"
+
+
 def test_a_long_list_comes_piece_by_piece():
     shown = explore(
         session(*(user(f"word {i}") for i in range(2 * ROWS_PER_CHUNK + 5)), assistant())
@@ -122,6 +132,17 @@ def test_roles_tools_files_and_failures_are_filtered():
     assert offered["errors"] == [["", 1]]
 
 
+def test_the_menus_offer_two_hundred_tools_and_files_the_most_frequent_first():
+    steps = [step(f"tool{n}", path=f"src/{n}.py") for n in range(201)]
+    shown = explore(session(user(), *steps, step("tool7", path="src/7.py"), assistant()))
+    offered = shown._answer_or_error({"kind": "choices"})
+    for field, names in (("tool", "tool{}"), ("file", "src/{}.py")):
+        found = offered[field]
+        assert found[:2] == [[names.format(7), 4], [names.format(0), 2]]
+        assert len(found) == 200
+    assert offered["role"] == [["assistant", 203], ["tool", 202], ["user", 1]]
+
+
 def test_an_expression_is_matched_by_line_and_ends_in_time(story):
     shown = explore(story)
     assert words(shown, words=r"^So far: \w+", regex=True) == ["So far: nothing."]
@@ -146,7 +167,9 @@ def test_sizes_of_a_long_session_come_behind(story, monkeypatch):
     assert not first["measured"]
     assert [row[1] for row in first["rows"]] == [None] * first["total"]
     assert "largest messages" in shown.to_text()
+    threads = set(threading.enumerate())
     shown._on_browser_request(None, {"kind": "measure"}, [])
+    assert all(t.daemon for t in {*threading.enumerate()} - threads)
     shown.wait()
     assert {"kind": "measured"} in told
     assert rows(shown)["measured"]
@@ -179,6 +202,12 @@ def test_a_page_without_a_kernel_holds_the_list_and_the_texts(story):
     page = explore(story).page(plotly=False)._repr_html_()
     assert '"rows//2|largest|||||||0"' in page
     assert "long long long" in page
+    long = session(user("x" * 4_001), *(user(f"word {i}") for i in range(201)), assistant())
+    page = explore(long).page(plotly=False)._repr_html_()
+    keys = re.findall(r'"((?:rows|choices|text)//[^"]*)":', page)
+    lists = [f"rows//0|{way}|||||||{n}" for way in ("largest", "sent") for n in (0, 100)]
+    assert keys == ["choices//", *lists, *(f"text//0|{row}" for row in range(200))]
+    assert "the first 4,000 of 4,001 characters" in page
 
 
 def test_it_has_a_text_twin_and_an_html_twin(story):
@@ -194,6 +223,8 @@ def test_a_session_without_calls_shows_what_stands():
     shown = explore(session(user("only this")))
     assert "No call" in shown.data["first"]["head"]["told"]
     assert words(shown) == ["only this"]
+    shown.call = 3
+    assert (shown.call, shown.call_view.call) == (0, None)
     assert explore(session()).data["first"]["rows"] == []
 
 

@@ -233,6 +233,16 @@ def test_the_verdict_stands_first_and_nothing_is_said_twice(sample):
         ({}, {"cost_usd": 2.0}, "costs $2.00"),
         ({"cost_usd": 2.0}, {"cost_usd": 2.001}, "costs $2.00, as recorded"),
         ({"cost_usd": 2.0}, {"cost_usd": 1.5}, "costs $1.50, $0.50 less than recorded"),
+        ({"cost_usd": 2.0}, {"cost_usd": 2.004}, "costs $2.00, as recorded"),
+        ({"cost_usd": 2.0}, {"cost_usd": 2.007}, "costs $2.01, $0.0070 more than recorded"),
+        (
+            {"cost_usd": 2.0},
+            {"cost_usd": 2.0, "needed_later_loss": 0.25, "is_thrashing": True},
+            (
+                "costs $2.00, as recorded; 25 % of what is used again is out of sight by then;"
+                " it thrashes"
+            ),
+        ),
     ],
 )
 def test_a_verdict_says_what_is_known(was, now, words):
@@ -370,6 +380,21 @@ def test_the_panes_draw_the_budget_and_the_guard_of_what_is_tried(sample):
     assert len(guard.shares()) == tuner.trial.row["compactions_n"]
     tuner.panes.selected_index = 0
     assert tuner.panes.children[0].children[0].verdict
+
+
+def test_a_name_is_tried_with_the_rules_of_its_session(shell):
+    shell.run_cell("%%agent --session billing --rules pi\nWrite it").raise_error()
+    shown = ck.tune("billing")
+    assert shown.rules.name == "pi"
+    with pytest.raises(BadArguments, match="takes the rules to be tried"):
+        ck.tune(session(user(), assistant()))
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "saved"), [(100, 25, 0.75), (100, None, None), (0, 5, None)]
+)
+def test_a_trial_saved_a_share_where_both_sizes_are_known(before, after, saved):
+    assert trials.TrialCompaction(0, before, after, None, "").saved == saved
 
 
 def test_a_live_session_is_tried_as_it_grows_and_led_from_here_on(tmp_path):

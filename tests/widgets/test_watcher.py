@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import subprocess
 import sys
 import threading
@@ -56,6 +57,27 @@ def test_a_session_at_rest_is_shown_as_it_stands():
     assert 'aria-valuenow="300"' in shown.gauge
     assert "done" in shown.calls
     assert shown.state.state == ""
+
+
+def test_the_last_six_calls_are_listed_the_newest_first():
+    replies = [assistant(f"reply {i}", usage=usage(100 + i)) for i in range(8)]
+    shown = ck.watch(session(user("go"), *replies))
+    assert "The last 6 calls, the newest first" in shown.calls
+    assert re.findall(r"reply (\d)", shown.calls) == [*"765432"]
+    assert re.findall(r"reply (\d)", shown.to_text()) == [*"765432"]
+    few = ck.watch(session(user("go"), *replies[:2]))
+    assert "The last 2 calls, the newest first" in few.calls
+
+
+def test_the_bar_changes_its_colour_above_four_fifths_and_ends_at_the_window():
+    bars = {}
+    for used in (300, 800, 801, 1_500):
+        log = session(user("go"), assistant("done", usage=usage(used)), context_window=1_000)
+        gauge = ck.watch(log).gauge
+        assert f'aria-valuemax="1000" aria-valuenow="{used}"' in gauge
+        bars[used] = re.search(r'style="width:([\d.]+%);height:10px;background:(#\w+)', gauge)
+    assert [bar[1] for bar in bars.values()] == ["30.0%", "80.0%", "80.1%", "100.0%"]
+    assert bars[300][2] == bars[800][2] != bars[801][2] == bars[1_500][2]
 
 
 def test_a_live_session_is_followed_through_a_turn(live):

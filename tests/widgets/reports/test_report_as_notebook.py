@@ -67,6 +67,14 @@ def test_its_cells_run_and_give_what_it_shows(what, request, tmp_path):
             assert before[0].keys() <= {"text/plain", "text/html"}
 
 
+HEADINGS = {
+    "billing": ["How the context grew", "What filled it", "Compactions", "Turns", "Go on"],
+    "comparison": ["What each would have cost", "How the compactions held", "What was lost",
+                   "How the context grew"],
+    "runs": ["Dollars against loss", "Settings", "Runs"],
+}  # fmt: skip
+
+
 @pytest.mark.parametrize("what", ["billing", "comparison", "runs"])
 def test_it_says_first_what_it_rests_on(what, request, tmp_path):
     made = nbformat.read(
@@ -77,6 +85,11 @@ def test_it_says_first_what_it_rests_on(what, request, tmp_path):
     assert "without an explanation" in first
     assert r"o200k\_base" in first
     assert ("Open loop" in first) == (what != "billing")
+    headings = [c.source.partition("\n")[0] for c in made.cells if c.source.startswith("## ")]
+    assert headings == [f"## {heading}" for heading in HEADINGS[what]]
+    hidden = [i for i, c in enumerate(made.cells) if c.metadata.get("jupyter")]
+    assert hidden == [1], "of all cells, the source of that with the data"
+    assert "unpack" in made.cells[1].source
 
 
 def test_a_session_comes_back_from_its_parcel_whole(billing):

@@ -12,6 +12,7 @@ from widgets.reports.hostile_logs import EVIL, hostile, intruders
 import ctxkit as ck
 from ctxkit import export
 from ctxkit.errors import BadArguments
+from ctxkit.session import Fault
 from ctxkit.widgets.reports.html_page import encode_script_json
 
 
@@ -50,6 +51,64 @@ def test_the_page_has_its_title_its_figures_and_its_compaction(story, tmp_path):
     assert "too long" in said
     assert "1,200" in said
     assert "Nothing yet." in said
+
+
+def test_each_section_of_a_session_says_what_it_is_for(tmp_path):
+    log = session(
+        user("u" * 7_000), *step(text="x" * 900),
+        assistant("done", usage=usage(4_000, output=5), model="claude-sonnet-4-5", time=2.0),
+        skipped={"b": 1_200, "a": 1}, faults=(Fault(7, "no JSON"),), path_="C:\\logs\\a.jsonl",
+    )  # fmt: skip
+    page = body(export(log, tmp_path / "r.html"))
+    found = dict(re.findall("<section><h2>(.*?)</h2>(.*?)</section>", page, re.DOTALL))
+    assert list(found) == [
+        "What this report rests on", "How the context grew", "What filled it",
+        "Largest contributors at the last call", "Compactions", "Turns",
+    ]  # fmt: skip
+    assert re.findall("<li>(.*?)</li>", found["What this report rests on"])[3:] == [
+        "Sizes of prompts are as the provider billed them.",
+        "Cached and uncached input are recorded apart.",
+        "Calls carry times.",
+        "The messages carry their text.",
+        "Costs are derived from usage and a table of prices.",
+        (
+            "System prompts and tool schemas that a log leaves out are a remainder: what was billed"
+            " less what is seen."
+        ),
+        "The reader passed over records that hold no message: a (1), b (1,200).",
+        "1 place could not be read (line 7: no JSON).",
+    ]
+    assert 'id="growth"' in found["How the context grew"]
+    assert 'id="composition"' in found["What filled it"]
+    largest = found["Largest contributors at the last call"]
+    assert "4,000 tokens (recorded), 2 % of a window of 200,000 (derived)." in largest
+    titles = re.findall("<summary>(.*?)</summary>", largest)
+    assert titles[0].startswith("3,500 tokens (")
+    assert [title.partition(" · ")[2] for title in titles][1:] == [
+        "read_file",
+        "asks for read_file",
+    ]
+    texts = re.findall('<pre tabindex="0">(.*?)</pre>', largest, re.DOTALL)
+    assert texts[0] == "u" * 6_000 + "\n… the first 6,000 of 7,000 characters"
+    assert texts[1:] == ["x" * 900, "read_file {}"]
+    assert found["Compactions"] == "<p>None: the log holds no compaction.</p>"
+    assert " · format native · read from a.jsonl · ctxkit " in page
+
+
+def test_a_session_without_figures_says_each_of_them(tmp_path):
+    page = body(export(session(user("hi"), assistant("ho")), tmp_path / "r.html"))
+    lines = re.findall("<li>(.*?)</li>", page)
+    assert lines[-6:] == [
+        "The log has no usage: sizes of prompts are estimated from the text.",
+        "The log does not tell cached from uncached input, so what the cache saved cannot be shown.",
+        "The log has no times: pauses, and what they cost in the cache, cannot be seen.",
+        "The messages carry their text.",
+        "A cost is missing: at least one call has no usage, or its model no known price.",
+        (
+            "System prompts and tool schemas that a log leaves out are a remainder: what was billed"
+            " less what is seen."
+        ),
+    ]
 
 
 def test_the_page_asks_nothing_of_a_network(story, tmp_path):

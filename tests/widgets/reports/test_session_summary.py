@@ -6,13 +6,13 @@ import time
 
 import msgspec
 import pytest
-from builders import assistant, session, summarised, usage, user
+from builders import assistant, session, step, summarised, usage, user
 from widgets.reports.hostile_logs import EVIL, hostile, intruders
 
 import ctxkit as ck
 from ctxkit._internal import display_width
 from ctxkit.formats import Sessions, samples
-from ctxkit.widgets import tabulate_turns
+from ctxkit.widgets import get_session_facts, tabulate_turns
 
 SAMPLE = ck.samples.path("billing")
 
@@ -40,6 +40,21 @@ def test_a_replay_costs_what_compare_says():
     found = ck.compare(s, ["pi"], loss=False, progress=False)
     cost = found["cost_usd"].iloc[1]
     assert f"${cost:,.2f}" in text(ck.replay(s, "pi"))
+
+
+def test_a_replay_without_a_price_has_no_change_against_the_record():
+    """The log recorded dollars of a model that has no known price: a replay has none."""
+    spent = msgspec.structs.replace(usage(10), cost_usd=0.5)
+    record = session(user(), step(), assistant(usage=spent, model="nobody-knows-it"))
+    assert ("cost (recorded)", "$0.50") in get_session_facts(record)
+    facts = get_session_facts(ck.replay(record, ck.presets.none()))
+    assert [name for name, _ in facts] == [
+        "calls", "turns", "compactions", "largest prompt", "all prompts", "read from cache",
+        "output", "cost", "failed tools",
+    ]  # fmt: skip
+    assert dict(facts)["cost"] == "–"
+    priced = [name for name, _ in get_session_facts(ck.replay(SAMPLE, "none"))]
+    assert priced[-3:] == ["cost (derived)", "against the record", "failed tools"]
 
 
 def test_the_page_and_the_notebook_say_the_same(tmp_path):
