@@ -142,7 +142,21 @@ def test_a_dry_run_sends_and_keeps_nothing(shell):
     run(shell, "%%agent\nWrite it")
     size, before = kit(shell).lives.get().agent.compactor.context.tokens, kit(shell).session()
     page = repr(run(shell, "%%agent --dry-run\nWhat now?"))
-    assert f"Would send 9 messages, {size + 3:,}/16,000 tokens" in page
+    share = f"{100 * (size + 3) / 16_000:.0f} %"
+    head, *rows = page.splitlines()
+    assert head == (
+        f"Would send 9 messages, {size + 3:,}/16,000 tokens ({share}), to scripted/tour."
+    )
+    parts = [row.strip().split("  ") for row in rows[:-2]]
+    sizes = [int(tokens.replace(",", "")) for tokens, _ in parts]
+    assert sum(sizes) == size + 3
+    assert sizes[:-1] == sorted(sizes[:-1], reverse=True)
+    assert {name for _, name in parts} == {
+        "assistant", "user", "results of write_file", "results of read_file",
+        "results of list_files", "tool descriptions",
+    }  # fmt: skip
+    assert parts[-1][1] == "tool descriptions"
+    assert rows[-2] == "It would cost nothing (scripted model: no LLM was called)."
     assert "Nothing was sent. The prompt: What now?" in page
     assert kit(shell).session() is before
 
@@ -424,6 +438,19 @@ def test_checkpoints_are_listed_with_branch_and_restore(long):
     run(long, "%compact --keep 1")
     table = run(long, "%context checkpoints")
     shown = table._repr_html_()
+    assert re.findall(r'title="([^"]*)">([^<]+)</th>', shown.split("</thead>")[0]) == [
+        ("Sort", "checkpoint"),
+        ("Sort", "time"),
+        ("of the prompt before the compaction", "tokens"),
+        ("Sort", "trigger"),
+        ("Sort", "stands"),
+        ("opens a session of its own from here", "Branch"),
+        ("goes back; what came after stays in the log", "Restore"),
+    ]
+    assert [re.sub("<[^>]+>", "", cell) for cell in re.findall("<t[hd] .*?</t[hd]>", shown)[7:]] == [
+        "0", f"{table['time'].iloc[0]:%Y-%m-%d %H:%M}", f"{table['tokens'].iloc[0]:,}", "manual",
+        "yes", "%context branch 0", "%context restore 0",
+    ]  # fmt: skip
     for words in ("Branch", "Restore", "%context branch 0", "%context restore 0"):
         assert words in shown
     assert repr(run(long, table["branch"].iloc[0])).split()[1] == "main-branch-0"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import asyncio
 import html
 import json
 import re
@@ -22,6 +23,7 @@ from ctxkit.errors import BadArguments
 from ctxkit.magics.turn_handle_and_approvals import (
     KEYS_WOULD_BE_SAVED_MESSAGE,
     MAX_CALL_CHARS,
+    TurnHandle,
     ask_by_input,
     format_question_html,
     make_approval_question,
@@ -146,6 +148,22 @@ def test_where_a_terminal_is_a_file_a_key_is_not_printed(monkeypatch, capsys):
     monkeypatch.setattr("sys.stdout.isatty", lambda: True)
     assert ask_by_input(make_approval_question(called(f"echo {KEY}"))) == "y"
     assert KEY in capsys.readouterr().out
+
+
+def test_a_question_that_was_answered_fast_does_not_enable_the_buttons_of_the_next():
+    handle, timers = TurnHandle("s"), []
+
+    async def ask() -> str:
+        loop = asyncio.get_running_loop()
+        begin = loop.call_later
+        loop.call_later = lambda *timer: timers.append(begin(*timer)) or timers[-1]
+        task = asyncio.ensure_future(handle.ask(make_approval_question(called("ls"))))
+        await asyncio.sleep(0)
+        handle.allow()
+        return await task
+
+    assert asyncio.run(ask()) == "allow"
+    assert [timer.cancelled() for timer in timers] == [True]
 
 
 # -- what an agent of another program asks -----------------------------------------------------------

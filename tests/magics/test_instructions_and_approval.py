@@ -14,7 +14,7 @@ from magics.test_agent_in_a_kernel import Kernel, clear_kernel, errors
 from waiting import PATIENCE, wait_until
 
 import ctxkit as ck
-from ctxkit._internal import TextAndHtml
+from ctxkit._internal import TextAndHtml, escape_html
 from ctxkit.errors import BadArguments
 from ctxkit.magics.turn_handle_and_approvals import (
     MAX_CALL_CHARS,
@@ -251,15 +251,24 @@ def test_a_turn_that_ends_while_its_widget_is_displayed_leaves_its_result_once(s
 
     def display_and_end(*_, **__):
         handle._views[-1].display = display = SimpleNamespace(
-            update=lambda bundle, raw: updates.append(bundle["text/plain"])
+            update=lambda bundle, raw: updates.append(bundle)
         )
         handle.show_end()
+        assert len(updates) == 1
         return display
 
     monkeypatch.setattr("IPython.display.display", display_and_end)
     handle._ipython_display_()
-    assert len(updates) == 1
-    assert updates[0].startswith("words\n")
+    handle.show_end()
+    over = "The turn of session 's' is over; result() returns its answer."
+    assert updates == [
+        {
+            "text/plain": f"words\n{over}",
+            "text/html": f"<p>words</p><small>{escape_html(over)}</small>",
+        }
+    ]
+    box = handle._views[-1]
+    assert (box.stop.disabled, box.label.value) == (True, over)
 
 
 def test_the_second_of_two_fast_clicks_does_not_answer_the_next_question(shell):

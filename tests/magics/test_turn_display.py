@@ -4,17 +4,25 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import sys
+from types import SimpleNamespace
 
 import pytest
+from builders import assistant, session, summarised, usage, user
 from hypothesis import given
 from hypothesis import strategies as st
 from stand_in_models import COUNT, ECHO, Says, live, run, said
 
 from ctxkit._internal import TextAndHtml, escape_html
-from ctxkit.agent import Delta, LiveSession, ProviderModel, Workspace
+from ctxkit.agent import Delta, LiveEvent, LiveSession, ProviderModel, Workspace
 from ctxkit.errors import ModelError
-from ctxkit.magics.turn_display import LiveTurnDisplay, truncate_start
+from ctxkit.magics.turn_display import (
+    LiveTurnDisplay,
+    TurnRenderer,
+    render_live_growth_chart,
+    truncate_start,
+)
 from ctxkit.policies import Above, Rules, Summary
 from ctxkit.session import Message, Text, ToolCall, Usage
 
@@ -138,6 +146,92 @@ def test_the_import_of_litellm_is_told(monkeypatch):
         )
     assert [d.kind for d in heard] == ["wait"]
     assert "being imported" in heard[0].text
+
+
+def test_the_chart_below_a_turn_is_thinned():
+    """A long session has as many points as fit below each turn: 100 of the line, 24 compactions."""
+    log, seen = [user("go")], []
+    for n in range(600):
+        log.append(assistant("a", usage=usage(100 + 97 * n % 1000)))
+        seen.append(log[-1])
+        if n % 17 == 16:
+            log.append(summarised(seen))
+            seen = [log[-1].inserted[0]]
+    chart = render_live_growth_chart(SimpleNamespace(name="long", session=session(*log)))
+    line, squares = re.findall(r' d="([^"]*)"', chart)[:2]
+    assert 50 < line.count("L") <= 100
+    assert 12 < squares.count("M") <= 24
+    assert chart.count("<line") == 3  # of the grid: none for a compaction
+    empty = SimpleNamespace(name="empty", session=session(user("go")))
+    assert render_live_growth_chart(empty) == ""
+
+
+NAME = "n" * 300
+COMPACTED = {"tokens_before": 9_000, "tokens_after": 1_000, "trigger": "auto", "messages": 4}
+EVENTS = [
+    ("tool_call", {"tool_name": "t", "args": {"a": NAME, "b": 1}}, f"▸ t(a={NAME[:59]}…, b=1)"),
+    ("tool_call", {"tool_name": "t", "args": dict.fromkeys("abc", NAME)},
+     f"▸ t(a={NAME[:59]}…, b={NAME[:59]}…, c={NAME[:29]}…)"),
+    ("tool_result", {"is_error": False, "result_chars": 1_234}, "  → 1,234 characters"),
+    ("tool_result", {"is_error": True, "result_chars": 3, "pictures": 2}, "  → 3 characters, 2 pictures failed"),
+    ("sections_said", {"top": False, "names": ["time", "store"]}, "· said with the prompt: time, store"),
+    ("sections_said", {"top": True, "names": ["time"]}, ""),
+    ("artifact_stored", {"tool_name": NAME, "chars": 9_999, "file": f"/{NAME}"},
+     (f"✂ the result of {NAME[:59]}…, 9,999 characters, is kept whole in a file; the prompt has a short stub that"
+     f" says how to read it\n  → /{NAME[:238]}…")),
+    ("artifact_failed", {"tool_name": NAME, "error": NAME},
+     f"! the result of {NAME[:59]}… could not be stored, and is sent within the limits of outputs: {NAME[:159]}…"),
+    ("memory_promoted", {"names": ["a", "b", "c"]}, "· remembered: a, b, c (%memory list)"),
+    ("memory_promoted", {"names": [NAME, "b", "c", "d", "e"]}, f"· remembered: {NAME[:159]}… and 2 more (%memory list)"),
+    ("memory_promoted", {"names": []}, ""),
+    ("memory_failed", {"error": NAME}, f"! {NAME[:199]}…"),
+    ("memory_consolidated", {"names": ["a", "b"]}, "· forgot 2 that are too much (%memory consolidate)"),
+    ("context_cap_warning", {"messages": 1_500, "cap": 2_000}, "! 1,500 messages, of 2,000 that are shown at most"),
+    ("reply_cut_short", {"continues": False}, "! the reply was cut by its limit of length"),
+    ("reply_cut_short", {"continues": True},
+     "! the reply was cut by its limit of length; the model is asked to go on where it ended"),
+    ("model_wait", {"why": NAME}, f"… {NAME[:159]}…"),
+    ("limit_reached", {"limit": NAME, "calls": 2}, f"! limit reached: {NAME[:159]}…"),
+    ("context_exceeded_recovery", {"stage": 2, "chars": 500}, "! context exceeded recovery: stage 2, chars 500"),
+    ("compaction_end", {"outcome": "skipped", "reason": NAME},
+     f"compaction skipped: {NAME[:159]}…; the history is kept as it was"),
+    ("compaction_end", {"outcome": "refused", "error": "too large", "summary_model": "m", "summary_tokens": 1_200,
+                        "cost_usd": 0.5, "retry_after_calls": 2},
+     ("! compaction refused: too large; the history is kept as it was · the summary's call: 1,200 tokens, $0.5000"
+     " · not asked again for 2 calls\n  → nothing is lost: a later trigger or a shorter summary avoids such a call")),
+    ("compaction_end", {"outcome": "failed", "reason": "no reply", "summary_model": "m", "summary_tokens": None,
+                        "cost_usd": None},
+     ("! compaction failed: no reply; the history is kept as it was · its call reported no usage, so no cost is known"
+     "\n  → nothing is lost: mend the summary model, or name another by `--summary-model`")),
+    ("context_budget_warn", {"tokens": 3_000}, "! context budget: 3,000 tokens in the prompt, near the next compaction"),
+    ("context_budget_warn", {"warn_at": 5_000, "cumulative_input_tokens": 6_000},
+     "! context budget: 6,000 tokens sent since the last compaction, warned at 5,000"),
+    ("model_response", {"model": "m"}, ""),
+]  # fmt: skip
+SIZES = [
+    ({}, "✂ compacted 9,000 → 1,000 tokens (auto)"),
+    ({"tokens_source": "estimated", "summary_model": "m", "summary_tokens": 7, "cost_usd": 0.0},
+     "✂ compacted 9,000 → 1,000 tokens (auto, estimated) · the summary's call: 7 tokens, free"),
+    ({"tokens_after": 9_001, "summary_model": "m", "summary_tokens": 7, "cost_usd": None},
+     "✂ compacted 9,000 → 9,001 tokens (auto); the prompt has grown · the summary's call: 7 tokens, no price known"),
+    ({"error": NAME},
+     (f"✂ compacted 9,000 → 1,000 tokens (auto); the summary failed: {NAME[:159]}…\n  → the earlier messages left the"
+     " prompt without a model's summary: mend that model, then `%context checkpoints` and `%context restore N` bring"
+     " them back")),
+]  # fmt: skip
+
+
+def test_each_event_is_a_line_of_bounded_text():
+    agent = SimpleNamespace(model=SimpleNamespace(notice=""), gauge=lambda: (1, 10))
+    log = session(user("go"), assistant("a"), summarised([]))
+    rows = [*EVENTS, *(("compaction_end", COMPACTED | more, line) for more, line in SIZES)]
+    for kind, payload, line in rows:
+        renderer = TurnRenderer(SimpleNamespace(agent=agent, session=log))
+        renderer.on_event(LiveEvent(kind=kind, time=0.0, turn=0, payload=payload))
+        assert renderer.text == line
+    assert (
+        renderer.plain().splitlines()[-1] == "[###...........................] 1/10 tokens (10 %)"
+    )
 
 
 def test_nothing_is_shown_as_an_empty_view():
