@@ -458,7 +458,7 @@ def _read_instruction_file(words: str, root: Path | None) -> str | None:
     if os.path.isfile(here):  # noqa: PTH113  a name too long is no error here
         with here.open("rb") as file:
             return _decode_instructions(file.read(_MAX_INSTRUCTION_BYTES + 1), words)
-    if root is not None and root.is_dir() and not here.is_absolute():
+    if root is not None and root.is_dir():
         # Within the root a file is read through `RootFolder`, which refuses paths that leave it.
         place = RootFolder(root)
         with suppress(StoreError):

@@ -161,6 +161,22 @@ def test_a_dry_run_sends_and_keeps_nothing(shell):
     assert kit(shell).session() is before
 
 
+def test_a_dry_run_says_what_the_first_prompt_costs(shell, monkeypatch):
+    for name in ("ANTHROPIC_API_KEY", "OPENAI_API_KEY"):
+        monkeypatch.setenv(name, "none")
+    for model, said in (
+        (
+            "anthropic/claude-sonnet-4-5",
+            "The first prompt would cost at most ${:.4f}, its reply beside.",
+        ),
+        ("openai/nobody-knows-it", "No price of the model is known."),
+    ):
+        page = repr(run(shell, f"%%agent --dry-run --model {model}\n{'n' * 300}")).splitlines()
+        tokens = int(re.search(r"([\d,]+)/", page[0])[1].replace(",", ""))
+        assert page[-2] == said.format(tokens * 3.75 / 1e6)  # 3.75 dollars a million written
+        assert page[-1] == f"Nothing was sent. The prompt: {'n' * 199}…"
+
+
 def test_a_dry_run_says_when_a_compaction_would_come_first(shell):
     shell.user_ns["tight"] = Rules(
         policy=Summary(keep_turns=1), trigger=Above(2_000), window=16_000

@@ -74,6 +74,31 @@ def test_instructions_come_from_a_file_a_variable_or_the_root(shell):
     assert not Path(".ctxkit/sessions/x.jsonl").exists()
 
 
+def test_what_is_no_path_is_the_text_itself(shell):
+    Path("root").mkdir()
+    Path("root/bom.md").write_bytes(b"\xef\xbb\xbfHi.")
+    Path("most.md").write_text("x" * 200_000)
+    Path("root/over.md").write_text("x" * 200_001)
+    resolver = shell.magics_manager.registry["CtxKit"].lives.resolver
+    for words, text in {
+        "bom.md": "Hi.",
+        str(Path("root/bom.md").resolve()): "Hi.",
+        "most.md": "x" * 200_000,
+        "Two\nlines.md": "Two\nlines.md",
+        "See lost.md": "See lost.md",
+        "x" * 998 + ".md": "x" * 998 + ".md",
+        "": "",
+    }.items():
+        assert resolver.load_instructions({"system": words, "root": "root"}) == text
+    for words, said in {
+        "over.md": "more than 200,000 bytes",
+        "x" * 997 + ".md": "no file 'x",
+        "lost.rst": "no file 'lost.rst', neither here nor in the root.",
+    }.items():
+        with pytest.raises(BadArguments, match=said):
+            resolver.load_instructions({"system": words, "root": "root"})
+
+
 def test_a_link_out_of_the_root_is_no_file_of_it(shell, tmp_path_factory):
     secret = tmp_path_factory.mktemp("out") / "secret.md"
     secret.write_text("secret")
