@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -81,6 +82,9 @@ def test_what_a_log_names_is_shown_in_bounds(shell):
         where = page.splitlines()[1].split(" · ")
         assert [where[0], where[2]] == ["n" * 59 + "…"] * 2
         assert page.endswith(f"  {'n' * 79}…")
+    captions = re.findall("<table[^>]*>(<caption.*?</caption>)?", status._repr_html_())
+    heading = next(row for row in repr(status).splitlines() if "largest messages" in row)
+    assert captions == ["", f'<caption style="text-align:left">{heading}</caption>']
     table = run(shell, "%context sessions")
     assert table["title"].iloc[0] == "n" * 59 + "…"
 

@@ -6,6 +6,7 @@ import asyncio
 import json
 import re
 import sys
+from html import unescape
 from types import SimpleNamespace
 
 import pytest
@@ -107,6 +108,32 @@ def test_what_stays_of_a_turn_is_bounded_and_does_not_grow_with_the_session(tmp_
         assert len(session.session.edits) > 5
     assert max(weights) < MOST
     assert weights[-1] < weights[30] * 1.1
+
+
+@pytest.mark.parametrize("text", ["plain words ", "&<\"'>", "ж漢🙂", "a\n"])
+def test_a_long_reply_is_cut_to_6000_characters_on_the_screen_and_to_2200_bytes_as_it_stays(text):
+    def words(shown: TextAndHtml) -> tuple[str, str]:
+        pre = re.search("<pre[^>]*>(.*?)</pre>", shown.html, re.DOTALL)[1]
+        return shown.text.rpartition("\n[")[0], unescape(pre)
+
+    agent = SimpleNamespace(model=SimpleNamespace(notice=""), gauge=lambda: (1, 10))
+    stub = SimpleNamespace(
+        agent=agent, name="s", session=session(), listen=lambda _: None, unlisten=lambda _: None
+    )
+    view, reply = Seen(), (text * 7_000)[:6_999] + "."
+    with LiveTurnDisplay(stub, view) as display:
+        for piece in (reply[:4_000], reply[4_000:]):
+            payload = {"kind": "text", "text": piece}
+            display.on_event(LiveEvent(kind="delta", time=0.0, turn=0, payload=payload))
+            display._last = 0.0  # the next piece comes after the pause
+    assert words(view.live[0]) == (reply[:4_000], reply[:4_000])
+    assert words(view.live[1]) == ("…" + reply[-6_000:],) * 2
+    (kept,) = view.ended
+    plain, from_html = words(kept)
+    assert plain == from_html
+    assert 2_180 < len(escape_html(plain).encode()) <= 2_200
+    assert plain.startswith("… (the session has the whole turn)\n")
+    assert reply.endswith(plain.split("turn)\n", 1)[1])
 
 
 @given(st.text(), st.integers(200, 4000))
