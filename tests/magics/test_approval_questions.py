@@ -131,6 +131,22 @@ def test_a_call_that_cannot_be_shown_whole_is_refused_with_the_reason(command, s
         make_approval_question(called(command))
 
 
+def test_a_call_of_100000_characters_is_shown_and_one_more_is_refused():
+    head = "May the agent call shell?\n  | command: "
+    fits = "x" * (100_000 - len(head))
+    assert make_approval_question(called(fits)).whole == head + fits
+    for command, size in (
+        (fits + "x", "100,001"),
+        ("x" * 99_991, "100,030"),  # with "command: " it has 100,000 characters before the marks
+        ("x" * 99_992, "100,001"),  # too long without them
+    ):
+        with pytest.raises(BadArguments, match=f"takes {size} characters, and at most 100,000 are"):
+            make_approval_question(called(command))
+    with pytest.raises(BadArguments, match=f"This call of {'n' * 59}… needs"):
+        make_approval_question(ToolCall("c", "n" * 90, {"command": fits}))
+    assert make_approval_question(ToolCall("c", "n" * 90, {})).name == "n" * 59 + "…"
+
+
 def test_arguments_that_are_nested_too_deep_are_refused_with_the_reason():
     deep: list = []
     for _ in range(100_000):

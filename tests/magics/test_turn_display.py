@@ -261,5 +261,29 @@ def test_each_event_is_a_line_of_bounded_text():
     )
 
 
+def test_thinking_and_a_call_are_folded_while_they_grow_and_text_ends_them():
+    agent = SimpleNamespace(model=SimpleNamespace(notice=""), gauge=lambda: (1, 10))
+    thought = "· thought 7 characters"
+    renderer = TurnRenderer(SimpleNamespace(agent=agent))
+    for kind, piece, text, fold in (
+        ("arguments", "{}", "", "… writing a call, 2 characters: {}"),
+        ("thinking", "Hm, ", "", "… thinking, 4 characters: Hm,"),
+        ("thinking", "so.", "", "… thinking, 7 characters: Hm, so."),
+        ("text", "I look.", f"{thought}\nI look.", ""),
+        ("text", " Twice.", f"{thought}\nI look. Twice.", ""),
+        ("tool_call", "echo", f"{thought}\nI look. Twice.", "… writing a call of echo, 0 characters:"),
+        ("arguments", "x" * 90, f"{thought}\nI look. Twice.", f"… writing a call of echo, 90 characters: {'x' * 80}"),
+        ("tool_call", "echo", f"{thought}\nI look. Twice.", "… writing a call of echo, 0 characters:"),
+        ("tool_call", NAME, f"{thought}\nI look. Twice.", f"… writing a call of {NAME[:59]}…, 0 characters:"),
+        ("thinking", "b", f"{thought}\nI look. Twice.", "… thinking, 1 characters: b"),
+        ("text", "End.", f"{thought}\nI look. Twice.\n· thought 1 characters\nEnd.", ""),
+    ):  # fmt: skip
+        payload = {"kind": kind, "text": piece}
+        renderer.on_event(LiveEvent(kind="delta", time=0.0, turn=0, payload=payload))
+        assert renderer.text == text
+        folded = renderer.plain().removeprefix(text).strip("\n").split("\n")[:-1]
+        assert [row.rstrip() for row in folded] == ([fold] if fold else [])
+
+
 def test_nothing_is_shown_as_an_empty_view():
     assert (repr(TextAndHtml()), TextAndHtml()._repr_html_()) == ("", "<span></span>")
