@@ -103,6 +103,24 @@ def test_a_live_session_knows_what_its_tools_weigh(shell):
     assert run(shell, "%context").report.groups()["tool schemas"] < 60
 
 
+def test_a_count_of_the_provider_stands_beside_the_own_one(shell, monkeypatch):
+    run(shell, "%%agent\na")
+    model = kit(shell).lives.get().agent.model
+    own = re.match(
+        "([0-9,]+) tokens, counted here: scripted/tour gave", repr(run(shell, "%context count"))
+    )[1]
+    tokens = int(own.replace(",", ""))
+
+    async def count(_, request):
+        assert [m.role for m in request.messages][:1] == ["user"]
+        assert "write_file" in [t.name for t in request.tools]
+        return 2 * tokens
+
+    monkeypatch.setattr(type(model), "count", count, raising=False)
+    said = f"{2 * tokens:,} tokens by scripted/tour; {own} counted here (-50.0 %)."
+    assert repr(run(shell, "%context count")).replace("\u2212", "-") == said
+
+
 def test_the_answer_goes_to_a_variable(shell):
     answer = run(shell, "%%agent --out r --session one\nWrite it")
     assert shell.user_ns["r"] is answer
@@ -520,6 +538,8 @@ def test_detail_is_the_whole_report_of_the_call_or_of_a_turn_before(long):
     assert len(now.contributors) > 3
     ids = list(run(long, "%context turns --reports").index)
     assert len(ids) > 1
+    for limit, n in ((-1, 0), (0, 0), (1, 1)):
+        assert list(run(long, f"%context reports --limit {limit}").index) == ids[:n]
     kept = [run(long, f"%context detail --kept {name}") for name in (ids[-1], "last")]
     assert kept[0].prompt_tokens != kept[1].prompt_tokens
 

@@ -250,6 +250,15 @@ def test_completion_offers_files(shell, tmp_path, monkeypatch):
     assert ".hidden" in completions(shell, "%context use .h")
 
 
+def test_completion_offers_at_most_200(shell):
+    for n in range(250):
+        shell.user_ns[f"many{n:03}"] = session(user("go"), id=f"many{n:03}")
+    registry = shell.magics_manager.registry["CtxKit"].sessions
+    for n in range(250):
+        registry.add(shell.user_ns.pop(f"many{n:03}"))
+    assert completions(shell, "%context use many") == [f"many{n:03}" for n in range(200)]
+
+
 def test_python_completes_as_before(shell):
     shell.user_ns["turnstile"] = 1
     assert "turnstile" in completions(shell, "turnst")

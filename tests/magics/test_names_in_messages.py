@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from builders import assistant, call, result, session, usage, user
+from builders import assistant, call, result, session, summarised, usage, user
 from msgspec.structs import replace as struct_replace
 
 from ctxkit.errors import CtxkitError
@@ -87,6 +87,40 @@ def test_what_a_log_names_is_shown_in_bounds(shell):
     assert captions == ["", f'<caption style="text-align:left">{heading}</caption>']
     table = run(shell, "%context sessions")
     assert table["title"].iloc[0] == "n" * 59 + "…"
+
+
+def test_a_status_shortens_numbers_and_names_how_many_messages_are_largest(shell):
+    shell.user_ns["log"] = session(user("go"), assistant("done"))
+    run(shell, "%context use log")
+    status = run(shell, "%context")
+    for tokens, short in ((999, "999"), (1_000, "1k"), (999_499, "999k"), (999_500, "1.0M")):
+        report = struct_replace(status.report, prompt_tokens=tokens)
+        assert f"Context: {short}, window unknown" in replace(status, report=report).one_line
+    few = status.report.contributors
+    for n, heading in ((1, "the largest message"), (2, "the 2 largest messages")):
+        report = struct_replace(status.report, contributors=few[:1] * n)
+        assert heading in repr(replace(status, report=report)).splitlines()
+        assert f">{heading}</caption>" in replace(status, report=report)._repr_html_()
+
+
+def test_a_compaction_lists_the_messages_that_went_in_bounds(shell):
+    run(shell, "%%agent\nWrite it")
+    run(shell, "%%agent\nWrite it")
+    done = run(shell, "%compact --keep 1")
+    asked = call("read_file", id="c")
+    gone = [user(LONG), asked, result("ok", asked), *(user(str(n)) for n in range(12))]
+    many = replace(done, session=session(*gone), edits=(summarised(gone),))
+    rows = [
+        f"user: {'n' * 89}…",
+        "assistant: read_file",
+        "tool: read_file",
+        *(f"user: {n}" for n in range(12)),
+    ]
+    assert many.removed_messages == rows
+    assert repr(many).splitlines()[1:] == [*(f"  - {row}" for row in rows[:12]), "  ... and 3 more"]
+    assert many._repr_html_().count("<li>") == 15
+    twelve = replace(done, session=session(*gone[:12]), edits=(summarised(gone[:12]),))
+    assert repr(twelve).splitlines()[1:] == [f"  - {row}" for row in rows[:12]]
 
 
 @pytest.mark.parametrize("line", [
