@@ -278,6 +278,13 @@ def test_the_file_of_the_settings_is_read_when_none_is_active(loaded):
     assert list(run(loaded, "%context sessions").index) == ["billing"]
 
 
+def test_a_kernel_updates_displays_in_place_and_a_terminal_does_not(shell, monkeypatch):
+    kit = shell.magics_manager.registry["CtxKit"]
+    assert kit.rich is False
+    monkeypatch.setattr(shell, "kernel", object(), raising=False)
+    assert kit.rich is True
+
+
 def test_unloading_leaves_nothing_behind():
     shell = new_shell()
     manager, before = shell.extension_manager, state(shell)

@@ -150,6 +150,21 @@ def test_an_error_that_is_raised_is_not_shown_too(tmp_path, raises, times):
     assert view.ended[0].text.count("fell over") == times
 
 
+@pytest.mark.parametrize(("raises", "ended", "is_shown"), [
+    (True, "limit", False), (False, "limit", True), (True, "answered", True),
+])  # fmt: skip
+def test_a_limit_that_the_caller_is_told_of_is_not_shown_too(raises, ended, is_shown):
+    agent = SimpleNamespace(model=SimpleNamespace(notice=""))
+    renderer = TurnRenderer(SimpleNamespace(agent=agent), raises=raises)
+    for kind, payload in (
+        ("delta", {"kind": "text", "text": "I look."}),
+        ("limit_reached", {"limit": "2 calls"}),
+        ("turn_end", {"ended": ended}),
+    ):
+        renderer.on_event(LiveEvent(kind=kind, time=0.0, turn=0, payload=payload))
+    assert renderer.text == ("I look.\n! limit reached: 2 calls" if is_shown else "I look.")
+
+
 def test_an_error_after_which_it_went_on_is_shown_once(tmp_path):
     lost = ModelError("the reply broke off", again=True)
     with live(tmp_path, lost, lost, said("done")) as session:
