@@ -14,7 +14,6 @@ import json
 import os
 import re
 from functools import lru_cache
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 from urllib.parse import quote, quote_plus, unquote, urlsplit
 
@@ -115,11 +114,17 @@ def _secret_forms(name: str, value: str) -> frozenset[str]:
     )  # rules match the visible text
 
 
+def _is_path_of_a_file(value: str) -> bool:
+    # A secret may begin as a path does: `Path` raises where the user after `~` is unknown, and
+    # where the name is longer than the system's limit.
+    return os.path.exists(os.path.expanduser(value))  # noqa: PTH110, PTH111
+
+
 def _is_worth_hiding(value: str) -> bool:
     """Return whether a value under a secret's name is no mere word, number, path or address."""
     if len(value) < MIN_CHARS:
         return False
-    if value.startswith(("/", "~", "./")) and Path(value).expanduser().exists():
+    if value.startswith(("/", "~", "./")) and _is_path_of_a_file(value):
         return False
     is_plain_url = "://" in value and not _get_url_password(value)
     if is_plain_url and not redaction_rules_by_context.looks_random(value.partition("://")[2]):

@@ -371,6 +371,14 @@ def _copy_owner_and_mode(file: BinaryIO, old: os.stat_result) -> None:
         os.fchmod(file.fileno(), stat.S_IMODE(old.st_mode))
 
 
+def expand_home(path: str | os.PathLike[str]) -> Path:
+    """Return a path with the home folder in place of a leading `~`.
+
+    `~NAME` of a user that the system does not have stays as it is; `Path.expanduser` raises there.
+    """
+    return Path(os.path.expanduser(path))  # noqa: PTH111  see above
+
+
 def get_ctxkit_cache_folder() -> Path:
     """Return the path `CTXKIT_CACHE_DIR`, else `ctxkit` in the user's cache; it may not exist.
 

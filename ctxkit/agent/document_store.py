@@ -22,6 +22,7 @@ import msgspec
 
 from ctxkit._internal.formatting_and_sanitizing import sanitize_line
 from ctxkit._internal.lazy_exports_and_late_bound_calls import make_dunder_dir
+from ctxkit._internal.safe_files import expand_home
 from ctxkit.agent.tools.confined_root import RootFolder
 from ctxkit.agent.tools.file_search import FolderWalk, abbreviate_names, search_files
 from ctxkit.agent.tools.file_tools_and_pdf_office_text import is_document, read_document
@@ -408,7 +409,7 @@ def import_files(source: str | Path) -> ExtractedFileTexts:
         >>> import_files("notes.md").files
         {'notes.md': (b'Deploy on Friday.', 17)}
     """
-    place = Path(source).expanduser()
+    place = expand_home(source)
     if not os.path.exists(place):  # noqa: PTH110  a name too long is no error here
         raise BadArguments(f"There is no file or folder {sanitize_line(str(source), 200)!r}.")
     place = place.resolve()

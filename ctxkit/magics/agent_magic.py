@@ -4,11 +4,11 @@ run.
 
 from __future__ import annotations
 
+import os
 import re
 import time
 from dataclasses import replace
 from math import inf
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace as rehearsal_replace
@@ -19,6 +19,7 @@ from ctxkit._internal.formatting_and_sanitizing import (
     pluralize,
     sanitize_line,
 )
+from ctxkit._internal.safe_files import expand_home
 from ctxkit.agent.ctxkit_folder_and_session_trust import Workspace
 from ctxkit.agent.document_store import ContextStore
 from ctxkit.agent.event_loop_threads import BackgroundTask, run_coroutine
@@ -128,7 +129,7 @@ def run_agent_magic(kit: KitState, arguments: AgentArguments, body: str) -> obje
     live.notes = ()
     read = live.agent.sections is not None and "project" in live.agent.sections.names
     if not live.session.log and live.settings["root"]:
-        note = describe_project_instruction_files(live.root.folder, read=read)
+        note = describe_project_instruction_files(live.root, read=read)
         notes += [note] if note else []
     for note in [*notes, *(describe_window_mismatch(live.agent) if fresh else [])]:
         print(note)  # noqa: T201  said once, where the session is opened
@@ -381,9 +382,8 @@ def load_attached_images(
     if not option_value:
         return []
     # A file's name may hold commas: words that name a file as a whole are not split.
-    names_or_paths = (
-        [option_value] if Path(option_value).expanduser().is_file() else option_value.split(",")
-    )
+    is_one_file = os.path.isfile(expand_home(option_value))  # noqa: PTH113  a name too long is no error here
+    names_or_paths = [option_value] if is_one_file else option_value.split(",")
     return [_load_attachment(w.strip(), user_variables) for w in names_or_paths if w.strip()]
 
 
@@ -395,8 +395,8 @@ def _load_attachment(word: str, names: Mapping[str, Any]) -> Attachment:
                 f"`--attach {sanitize_line(word, 60)}`: the variable holds no picture."
             )
         return image
-    path = Path(word).expanduser()
-    if not path.is_file():
+    path = expand_home(word)
+    if not os.path.isfile(path):  # noqa: PTH113  as above
         sentence = (
             f"`--attach {sanitize_line(word, 200)}`: there is no such file, and no such variable."
         )
@@ -572,26 +572,23 @@ def _would_compact(trial: Any, rules: Rules) -> bool:
 MAIN_PROJECT_FILE = PROJECT_FILES[0]
 
 
-def describe_project_instruction_files(root: Path | None, *, read: bool) -> str:
+def describe_project_instruction_files(root: RootFolder, *, read: bool) -> str:
     """Return a note on the project's instruction files in the root: read or not.
 
     Args:
-        root: folder of the tools that the user named; None: a scratch folder.
+        root: folder of the tools, which the user named.
         read: the section `project` is in the prompt.
 
     Returns:
         A sentence with the option that changes it; empty without such files.
     """
-    if root is None or not root.is_dir():
-        return ""
-    place = RootFolder(root)
-    there = " and ".join(name for name in PROJECT_FILES if place.is_file((name,)))
+    there = " and ".join(name for name in PROJECT_FILES if root.is_file((name,)))
     if there and read:
         return (
             f"Note: {there} of the root stands in the prompt, as the project's word; "
             "`--sections -project` leaves it out."
         )
-    if not place.is_file((MAIN_PROJECT_FILE,)):
+    if not root.is_file((MAIN_PROJECT_FILE,)):
         return ""
     return (
         f"Note: the root has an {MAIN_PROJECT_FILE}; `--system {MAIN_PROJECT_FILE}` begins a "

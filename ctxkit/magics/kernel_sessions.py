@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import time
 from contextlib import ExitStack
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from ctxkit._internal.safe_files import expand_home
 from ctxkit.agent.session_settings_seal_and_changes import read_session_settings
 from ctxkit.agent.system_prompt import parse_section_names
 from ctxkit.errors import BadArguments, did_you_mean
@@ -324,7 +324,7 @@ class KitState(KitSettings):
             from ctxkit.agent.ctxkit_folder_and_session_trust import Workspace
             from ctxkit.formats.reading import read
 
-            path, workspace = Path(what).expanduser(), Workspace()
+            path, workspace = expand_home(what), Workspace()
             if not path.exists() and what in workspace.names():  # kept here, a team among them
                 path, name = workspace.sessions / f"{what}.jsonl", name or what
             session = read(path, format=format)

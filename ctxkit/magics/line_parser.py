@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from IPython.core.completer import SimpleCompletion, context_matcher
 
+from ctxkit._internal.safe_files import expand_home
 from ctxkit.errors import BadArguments, did_you_mean
 
 if TYPE_CHECKING:
@@ -451,7 +452,7 @@ def _complete_values(
 def _complete_paths(fragment: str) -> list[str]:
     """Paths as the user would write them on; what begins with a dot only when it was asked for."""
     head, slash, tail = fragment.strip("\"'").rpartition("/")
-    folder = Path(head + slash).expanduser() if slash else Path()
+    folder = expand_home(head + slash) if slash else Path()
     try:
         entries = sorted(folder.iterdir())
     except OSError:

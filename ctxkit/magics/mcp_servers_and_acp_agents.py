@@ -6,14 +6,15 @@ import json
 import shlex
 import time
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ctxkit._internal.formatting_and_sanitizing import sanitize_line
+from ctxkit._internal.safe_files import expand_home
 from ctxkit.errors import BadArguments
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+    from pathlib import Path
 
     from ctxkit.agent.live_session import LiveSession
     from ctxkit.agent.mcp_tools import McpServer
@@ -52,14 +53,14 @@ def parse_mcp_servers(
         return {}
     if option_value.isidentifier() and option_value in user_variables:
         return _parse_servers_value(user_variables[option_value], option_value)
-    path = Path(option_value).expanduser()
+    path = expand_home(option_value)
     if path.suffix == ".json" and " " not in option_value.strip():
         return _parse_servers_value(_read_json_file(path), option_value)
     return {"": _parse_command(option_value, option_value)}
 
 
 def _parse_servers_value(value: Any, words: str) -> dict[str, McpServerCommand]:
-    if isinstance(value, dict) and "command" not in value:
+    if isinstance(value, dict) and not {"command", "url"} & value.keys():
         inner = value.get("mcpServers", value.get("servers", value))
         if isinstance(inner, dict) and inner:
             return {str(name): _parse_command(how, words) for name, how in inner.items()}

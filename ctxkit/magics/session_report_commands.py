@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ctxkit._internal.formatting_and_sanitizing import (
@@ -15,6 +14,7 @@ from ctxkit._internal.formatting_and_sanitizing import (
     pluralize,
     sanitize_line,
 )
+from ctxkit._internal.safe_files import expand_home
 from ctxkit.magics.line_parser import option_field, positional_field
 from ctxkit.magics.subcommand_dispatch import PreformattedText, Subcommand
 from ctxkit.session.compactions_and_prunings import count_compactions
@@ -571,7 +571,7 @@ def validate_config_file(_: KitState, options: ValidateConfigArguments) -> Prefo
     """List the faults of a config file, one per line."""
     from ctxkit.experiments.compaction_config_file_validation import validate as of
 
-    table = of(Path(options.path).expanduser(), system=options.system)
+    table = of(expand_home(options.path), system=options.system)
     rows = [f"{level}: {why}" for level, why in table.itertuples(index=False)]
     return PreformattedText(
         "\n".join(rows) or f"{sanitize_line(options.path, 200)}: nothing is wrong with it."
@@ -588,7 +588,7 @@ def export_session_html(kit: KitState, options: ExportHtmlArguments) -> Preforma
     from ctxkit.widgets.reports import export as write
 
     session = kit.session(options.session)
-    path = write(session, Path(options.path).expanduser())
+    path = write(session, expand_home(options.path))
     return PreformattedText(
         f"{sanitize_line(session.id, 60)} is in {path} ({path.stat().st_size / 1e6:.1f} MB): it "
         "opens"

@@ -7,13 +7,13 @@ from __future__ import annotations
 import os
 import time
 from contextlib import suppress
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from IPython.core.magic import Magics
 from traitlets import Bool, CUnicode, Int, Unicode
 
 from ctxkit._internal.formatting_and_sanitizing import sanitize_line
+from ctxkit._internal.safe_files import expand_home
 from ctxkit.agent.models.model_factory import LOOKUP_NAME
 from ctxkit.agent.models.scripted_and_lookup_models import SCRIPTS
 from ctxkit.agent.tools.confined_root import RootFolder
@@ -30,6 +30,7 @@ from ctxkit.tokens.prices import price
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
+    from pathlib import Path
 
     from IPython.core.interactiveshell import InteractiveShell
 
@@ -298,7 +299,7 @@ class ModelRulesAndToolResolver:
         Raises:
             BadArguments: they are no text that can be read.
         """
-        root = Path(settings["root"]).expanduser() if settings["root"] else None
+        root = expand_home(settings["root"]) if settings["root"] else None
         words: str = settings["system"]
         return load_system_instructions(words, self._kit.shell.user_ns, root) if words else ""
 
@@ -319,7 +320,7 @@ class ModelRulesAndToolResolver:
             tools=tuple(self._resolve_tools(settings["tools"])),
             via=parse_acp_command(settings["via"]),
             mcp=parse_mcp_servers(settings["mcp"], self._kit.shell.user_ns),
-            root=Path(settings["root"]).expanduser() if settings["root"] else None,
+            root=expand_home(settings["root"]) if settings["root"] else None,
             allow=tuple(w.strip() for w in settings["allow"].split(",") if w.strip()),
             memory=tuple(parse_memory_option(settings["memory"], self._kit.shell.user_ns)),
             outputs=OutputLimits.of(rules, settings["output"]),
@@ -453,11 +454,11 @@ def _read_instruction_file(words: str, root: Path | None) -> str | None:
     """Return the content of a file, or None if the words are no path."""
     if "\n" in words or len(words) > 1000:
         return None
-    here = Path(words).expanduser()
+    here = expand_home(words)
     if os.path.isfile(here):  # noqa: PTH113  a name too long is no error here
         with here.open("rb") as file:
             return _decode_instructions(file.read(_MAX_INSTRUCTION_BYTES + 1), words)
-    if root is not None and root.is_dir() and not here.is_absolute():
+    if root is not None and root.is_dir():
         # Within the root a file is read through `RootFolder`, which refuses paths that leave it.
         place = RootFolder(root)
         with suppress(StoreError):

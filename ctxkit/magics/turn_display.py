@@ -10,7 +10,7 @@ from __future__ import annotations
 import time
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, Self
+from typing import TYPE_CHECKING, Any, Protocol, Self, cast
 
 from ctxkit._internal.chart_style import BUDGET_WARNING_CSS
 from ctxkit._internal.formatting_and_sanitizing import (
@@ -23,7 +23,6 @@ from ctxkit._internal.formatting_and_sanitizing import (
     sanitize_text,
     shorten_litellm_error,
 )
-from ctxkit.plots.xy_figure import XyDrawing
 from ctxkit.session.compactions_and_prunings import group_edits
 from ctxkit.session.messages import ATTEMPT_OUTCOMES
 from ctxkit.tokens.live_prompt_sizes import get_sizes_around_compaction
@@ -33,6 +32,7 @@ if TYPE_CHECKING:
 
     from ctxkit.agent.live_session import LiveSession
     from ctxkit.agent.turn_state_and_events import LiveEvent
+    from ctxkit.plots.xy_figure import XyDrawing
 
 
 _MAX_SCREEN_CHARS = 6000
@@ -529,9 +529,7 @@ def render_live_growth_chart(live: LiveSession) -> str:
     if not live.session.calls:
         return ""
     chart = growth({live.name: live.session})
-    drawing = chart.drawing
-    if isinstance(
-        drawing, XyDrawing
-    ):  # a line for each compaction would grow, too; their points are thinned
-        drawing = replace(drawing, marks=(), points=_POINTS, circles=_CIRCLES)
+    # One session has one pair of axes. A line for each compaction would grow, too.
+    axes = cast("XyDrawing", chart.drawing)
+    drawing = replace(axes, marks=(), points=_POINTS, circles=_CIRCLES)
     return f'<div role="img" aria-label="{escape_html(chart.caption, 300)}">{drawing.svg()}</div>'

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ctxkit._internal.formatting_and_sanitizing import sanitize_text
+from ctxkit._internal.safe_files import expand_home
 from ctxkit.errors import BadArguments, ReadError, UnknownFormat
 
 if TYPE_CHECKING:
@@ -41,7 +42,7 @@ def load_config(path: str | Path) -> tuple[dict[str, Any], str]:
         UnknownFormat: it holds no keys and values.
         BadArguments: a section names a key twice, of which a reader keeps the last.
     """
-    text = _text(Path(path).expanduser())
+    text = _text(expand_home(path))
     # without a known suffix all parsers are tried; YAML is last, as it takes nearly any text
     suffix = Path(path).suffix.lower() or Path(path).name.lower()  # `.env` is all name
     parsers = [_SUFFIXES[suffix]] if suffix in _SUFFIXES else ["json", "toml", "yaml"]

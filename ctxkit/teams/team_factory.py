@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from ctxkit._internal.formatting_and_sanitizing import sanitize_text
+from ctxkit._internal.safe_files import expand_home
 from ctxkit.agent.ctxkit_folder_and_session_trust import Workspace, check_session_name
 from ctxkit.agent.session_settings_seal_and_changes import read_session_settings
 from ctxkit.agent.tools import confined_root
@@ -167,7 +168,7 @@ def team(
 def _load_team_config(config: Any) -> dict[str, Any]:
     """Return a config as plain values, with the files that it names and paths of this system."""
     if isinstance(config, (str, Path)):
-        place = Path(config).expanduser().parent
+        place = expand_home(config).parent
         content, _ = config_text_reading_and_writing.load_config(config)
         check_team_counts(content)
         config = load_referenced_files(content, place)

@@ -103,6 +103,24 @@ def test_a_live_session_knows_what_its_tools_weigh(shell):
     assert run(shell, "%context").report.groups()["tool schemas"] < 60
 
 
+def test_a_count_of_the_provider_stands_beside_the_own_one(shell, monkeypatch):
+    run(shell, "%%agent\na")
+    model = kit(shell).lives.get().agent.model
+    own = re.match(
+        "([0-9,]+) tokens, counted here: scripted/tour gave", repr(run(shell, "%context count"))
+    )[1]
+    tokens = int(own.replace(",", ""))
+
+    async def count(_, request):
+        assert [m.role for m in request.messages][:1] == ["user"]
+        assert "write_file" in [t.name for t in request.tools]
+        return 2 * tokens
+
+    monkeypatch.setattr(type(model), "count", count, raising=False)
+    said = f"{2 * tokens:,} tokens by scripted/tour; {own} counted here (-50.0 %)."
+    assert repr(run(shell, "%context count")).replace("\u2212", "-") == said
+
+
 def test_the_answer_goes_to_a_variable(shell):
     answer = run(shell, "%%agent --out r --session one\nWrite it")
     assert shell.user_ns["r"] is answer
@@ -142,9 +160,39 @@ def test_a_dry_run_sends_and_keeps_nothing(shell):
     run(shell, "%%agent\nWrite it")
     size, before = kit(shell).lives.get().agent.compactor.context.tokens, kit(shell).session()
     page = repr(run(shell, "%%agent --dry-run\nWhat now?"))
-    assert f"Would send 9 messages, {size + 3:,}/16,000 tokens" in page
+    share = f"{100 * (size + 3) / 16_000:.0f} %"
+    head, *rows = page.splitlines()
+    assert head == (
+        f"Would send 9 messages, {size + 3:,}/16,000 tokens ({share}), to scripted/tour."
+    )
+    parts = [row.strip().split("  ") for row in rows[:-2]]
+    sizes = [int(tokens.replace(",", "")) for tokens, _ in parts]
+    assert sum(sizes) == size + 3
+    assert sizes[:-1] == sorted(sizes[:-1], reverse=True)
+    assert {name for _, name in parts} == {
+        "assistant", "user", "results of write_file", "results of read_file",
+        "results of list_files", "tool descriptions",
+    }  # fmt: skip
+    assert parts[-1][1] == "tool descriptions"
+    assert rows[-2] == "It would cost nothing (scripted model: no LLM was called)."
     assert "Nothing was sent. The prompt: What now?" in page
     assert kit(shell).session() is before
+
+
+def test_a_dry_run_says_what_the_first_prompt_costs(shell, monkeypatch):
+    for name in ("ANTHROPIC_API_KEY", "OPENAI_API_KEY"):
+        monkeypatch.setenv(name, "none")
+    for model, said in (
+        (
+            "anthropic/claude-sonnet-4-5",
+            "The first prompt would cost at most ${:.4f}, its reply beside.",
+        ),
+        ("openai/nobody-knows-it", "No price of the model is known."),
+    ):
+        page = repr(run(shell, f"%%agent --dry-run --model {model}\n{'n' * 300}")).splitlines()
+        tokens = int(re.search(r"([\d,]+)/", page[0])[1].replace(",", ""))
+        assert page[-2] == said.format(tokens * 3.75 / 1e6)  # 3.75 dollars a million written
+        assert page[-1] == f"Nothing was sent. The prompt: {'n' * 199}…"
 
 
 def test_a_dry_run_says_when_a_compaction_would_come_first(shell):
@@ -424,6 +472,19 @@ def test_checkpoints_are_listed_with_branch_and_restore(long):
     run(long, "%compact --keep 1")
     table = run(long, "%context checkpoints")
     shown = table._repr_html_()
+    assert re.findall(r'title="([^"]*)">([^<]+)</th>', shown.split("</thead>")[0]) == [
+        ("Sort", "checkpoint"),
+        ("Sort", "time"),
+        ("of the prompt before the compaction", "tokens"),
+        ("Sort", "trigger"),
+        ("Sort", "stands"),
+        ("opens a session of its own from here", "Branch"),
+        ("goes back; what came after stays in the log", "Restore"),
+    ]
+    assert [re.sub("<[^>]+>", "", cell) for cell in re.findall("<t[hd] .*?</t[hd]>", shown)[7:]] == [
+        "0", f"{table['time'].iloc[0]:%Y-%m-%d %H:%M}", f"{table['tokens'].iloc[0]:,}", "manual",
+        "yes", "%context branch 0", "%context restore 0",
+    ]  # fmt: skip
     for words in ("Branch", "Restore", "%context branch 0", "%context restore 0"):
         assert words in shown
     assert repr(run(long, table["branch"].iloc[0])).split()[1] == "main-branch-0"
@@ -477,6 +538,8 @@ def test_detail_is_the_whole_report_of_the_call_or_of_a_turn_before(long):
     assert len(now.contributors) > 3
     ids = list(run(long, "%context turns --reports").index)
     assert len(ids) > 1
+    for limit, n in ((-1, 0), (0, 0), (1, 1)):
+        assert list(run(long, f"%context reports --limit {limit}").index) == ids[:n]
     kept = [run(long, f"%context detail --kept {name}") for name in (ids[-1], "last")]
     assert kept[0].prompt_tokens != kept[1].prompt_tokens
 

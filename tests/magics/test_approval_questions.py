@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import asyncio
 import html
 import json
 import re
@@ -22,6 +23,7 @@ from ctxkit.errors import BadArguments
 from ctxkit.magics.turn_handle_and_approvals import (
     KEYS_WOULD_BE_SAVED_MESSAGE,
     MAX_CALL_CHARS,
+    TurnHandle,
     ask_by_input,
     format_question_html,
     make_approval_question,
@@ -129,6 +131,22 @@ def test_a_call_that_cannot_be_shown_whole_is_refused_with_the_reason(command, s
         make_approval_question(called(command))
 
 
+def test_a_call_of_100000_characters_is_shown_and_one_more_is_refused():
+    head = "May the agent call shell?\n  | command: "
+    fits = "x" * (100_000 - len(head))
+    assert make_approval_question(called(fits)).whole == head + fits
+    for command, size in (
+        (fits + "x", "100,001"),
+        ("x" * 99_991, "100,030"),  # with "command: " it has 100,000 characters before the marks
+        ("x" * 99_992, "100,001"),  # too long without them
+    ):
+        with pytest.raises(BadArguments, match=f"takes {size} characters, and at most 100,000 are"):
+            make_approval_question(called(command))
+    with pytest.raises(BadArguments, match=f"This call of {'n' * 59}… needs"):
+        make_approval_question(ToolCall("c", "n" * 90, {"command": fits}))
+    assert make_approval_question(ToolCall("c", "n" * 90, {})).name == "n" * 59 + "…"
+
+
 def test_arguments_that_are_nested_too_deep_are_refused_with_the_reason():
     deep: list = []
     for _ in range(100_000):
@@ -146,6 +164,22 @@ def test_where_a_terminal_is_a_file_a_key_is_not_printed(monkeypatch, capsys):
     monkeypatch.setattr("sys.stdout.isatty", lambda: True)
     assert ask_by_input(make_approval_question(called(f"echo {KEY}"))) == "y"
     assert KEY in capsys.readouterr().out
+
+
+def test_a_question_that_was_answered_fast_does_not_enable_the_buttons_of_the_next():
+    handle, timers = TurnHandle("s"), []
+
+    async def ask() -> str:
+        loop = asyncio.get_running_loop()
+        begin = loop.call_later
+        loop.call_later = lambda *timer: timers.append(begin(*timer)) or timers[-1]
+        task = asyncio.ensure_future(handle.ask(make_approval_question(called("ls"))))
+        await asyncio.sleep(0)
+        handle.allow()
+        return await task
+
+    assert asyncio.run(ask()) == "allow"
+    assert [timer.cancelled() for timer in timers] == [True]
 
 
 # -- what an agent of another program asks -----------------------------------------------------------

@@ -67,6 +67,51 @@ def test_a_session_known_by_name_can_be_used_again(shell):
     assert run(shell, "%context turns --session other")["session"].tolist() == ["other"]
 
 
+def test_a_session_is_called_after_its_id_and_numbered_where_another_has_the_name(loaded):
+    loaded.run_line_magic("reload_ext", "ctxkit")
+    registry = loaded.magics_manager.registry["CtxKit"].sessions
+    with pytest.raises(BadArguments, match=r"called 'x'; known: none yet\.$"):
+        registry.get("x")
+    first, second, third = (session(user(t), id="a b") for t in "123")
+    files = [session(user("f"), id="f", path_=p) for p in ("f.jsonl", "f.jsonl", "g.jsonl")]
+    other = session(user("o"), id="o", path_="f.jsonl")
+    for added, name in (
+        *((first, "a-b"), (second, "a-b-2"), (third, "a-b-3"), (first, "a-b")),
+        *((files[0], "f"), (files[1], "f"), (files[2], "f-2"), (other, "o")),
+        *((session(id=""), "session"), (session(id="n" * 90), "n" * 39 + "…")),
+    ):
+        assert registry.add(added) == name == registry.active_name
+        assert registry.get(name) is added
+    assert registry.add(third, "a-b") == "a-b"  # a name that is given replaces
+    registry.update(second, "f")
+    assert (registry.active_name, registry.get("f")) == ("a-b", second)
+    assert list(registry) == ["a-b", "a-b-2", "a-b-3", "f", "f-2", "o", "session", "n" * 39 + "…"]
+
+
+def test_the_newest_checkpoint_is_the_one_to_go_back_to(shell):
+    def shown() -> str:
+        return " ".join(repr(run(shell, "%context checkpoints")).split())
+
+    a, b, c = user("a"), user("b"), user("c")
+    edits = [summarised([a], trigger="t" * 90), summarised([b], trigger="manual")]
+    shell.user_ns["twice"] = session(a, edits[0], b, edits[1], c, id="twice")
+    run(shell, "%context use twice")
+    assert shown().startswith(
+        "2 checkpoints, each before a compaction: %context restore 1 goes back to the last."
+    )
+    assert list(run(shell, "%context checkpoints")["trigger"]) == ["t" * 39 + "…", "manual"]
+    shell.user_ns["never"] = session(a, id="never")
+    run(shell, "%context use never")
+    assert shown().startswith("No compaction yet, so there is nothing to go back to.")
+
+
+def test_only_a_help_that_leaves_names_out_says_that_there_are_more(shell):
+    more = "has further names, which still work."
+    for line, is_short in (("context -h", True), ("context -h --all", False), ("memory -h", False)):
+        assert repr(run(shell, f"%{line}")).endswith(f"`%context -h --all` {more}") is is_short
+        assert (more in repr(run(shell, f"%{line}"))) is is_short
+
+
 def test_the_value_can_be_kept(shell):
     run(shell, "table = %context compactions")
     assert len(shell.user_ns["table"]) == 1
@@ -205,6 +250,15 @@ def test_completion_offers_files(shell, tmp_path, monkeypatch):
     assert ".hidden" in completions(shell, "%context use .h")
 
 
+def test_completion_offers_at_most_200(shell):
+    for n in range(250):
+        shell.user_ns[f"many{n:03}"] = session(user("go"), id=f"many{n:03}")
+    registry = shell.magics_manager.registry["CtxKit"].sessions
+    for n in range(250):
+        registry.add(shell.user_ns.pop(f"many{n:03}"))
+    assert completions(shell, "%context use many") == [f"many{n:03}" for n in range(200)]
+
+
 def test_python_completes_as_before(shell):
     shell.user_ns["turnstile"] = 1
     assert "turnstile" in completions(shell, "turnst")
@@ -222,6 +276,13 @@ def test_the_file_of_the_settings_is_read_when_none_is_active(loaded):
     loaded.magics_manager.registry["CtxKit"].session_file = str(ck.samples.path())
     assert run(loaded, "%context").compactions == 2
     assert list(run(loaded, "%context sessions").index) == ["billing"]
+
+
+def test_a_kernel_updates_displays_in_place_and_a_terminal_does_not(shell, monkeypatch):
+    kit = shell.magics_manager.registry["CtxKit"]
+    assert kit.rich is False
+    monkeypatch.setattr(shell, "kernel", object(), raising=False)
+    assert kit.rich is True
 
 
 def test_unloading_leaves_nothing_behind():

@@ -14,7 +14,7 @@ from magics.test_agent_in_a_kernel import Kernel, clear_kernel, errors
 from waiting import PATIENCE, wait_until
 
 import ctxkit as ck
-from ctxkit._internal import TextAndHtml
+from ctxkit._internal import TextAndHtml, escape_html
 from ctxkit.errors import BadArguments
 from ctxkit.magics.turn_handle_and_approvals import (
     MAX_CALL_CHARS,
@@ -72,6 +72,31 @@ def test_instructions_come_from_a_file_a_variable_or_the_root(shell):
     Path("big.md").write_text("x" * 200_001)
     refused(shell, "%%agent --session x --system big.md\nGo", "that is no prompt")
     assert not Path(".ctxkit/sessions/x.jsonl").exists()
+
+
+def test_what_is_no_path_is_the_text_itself(shell):
+    Path("root").mkdir()
+    Path("root/bom.md").write_bytes(b"\xef\xbb\xbfHi.")
+    Path("most.md").write_text("x" * 200_000)
+    Path("root/over.md").write_text("x" * 200_001)
+    resolver = shell.magics_manager.registry["CtxKit"].lives.resolver
+    for words, text in {
+        "bom.md": "Hi.",
+        str(Path("root/bom.md").resolve()): "Hi.",
+        "most.md": "x" * 200_000,
+        "Two\nlines.md": "Two\nlines.md",
+        "See lost.md": "See lost.md",
+        "x" * 998 + ".md": "x" * 998 + ".md",
+        "": "",
+    }.items():
+        assert resolver.load_instructions({"system": words, "root": "root"}) == text
+    for words, said in {
+        "over.md": "more than 200,000 bytes",
+        "x" * 997 + ".md": "no file 'x",
+        "lost.rst": "no file 'lost.rst', neither here nor in the root.",
+    }.items():
+        with pytest.raises(BadArguments, match=said):
+            resolver.load_instructions({"system": words, "root": "root"})
 
 
 def test_a_link_out_of_the_root_is_no_file_of_it(shell, tmp_path_factory):
@@ -251,15 +276,24 @@ def test_a_turn_that_ends_while_its_widget_is_displayed_leaves_its_result_once(s
 
     def display_and_end(*_, **__):
         handle._views[-1].display = display = SimpleNamespace(
-            update=lambda bundle, raw: updates.append(bundle["text/plain"])
+            update=lambda bundle, raw: updates.append(bundle)
         )
         handle.show_end()
+        assert len(updates) == 1
         return display
 
     monkeypatch.setattr("IPython.display.display", display_and_end)
     handle._ipython_display_()
-    assert len(updates) == 1
-    assert updates[0].startswith("words\n")
+    handle.show_end()
+    over = "The turn of session 's' is over; result() returns its answer."
+    assert updates == [
+        {
+            "text/plain": f"words\n{over}",
+            "text/html": f"<p>words</p><small>{escape_html(over)}</small>",
+        }
+    ]
+    box = handle._views[-1]
+    assert (box.stop.disabled, box.label.value) == (True, over)
 
 
 def test_the_second_of_two_fast_clicks_does_not_answer_the_next_question(shell):

@@ -50,6 +50,19 @@ def test_entries_are_added_listed_shown_edited_and_forgotten(kernel, tmp_path):
             run(kernel, bad)
 
 
+def test_an_entry_has_a_body_in_words_or_of_a_variable(kernel):
+    kernel.user_ns["why"] = "It is\nthe fastest."
+    run(kernel, "%memory add Use ruff. --name linter --body why")
+    run(kernel, "%memory add Use tox. --name runner --type feedback --body nowhere")
+    shown = repr(run(kernel, "%memory show linter")).splitlines()
+    assert shown[1:3] == ["  It is", "  the fastest."]
+    assert repr(run(kernel, "%memory show runner")).splitlines()[1] == "  nowhere"
+    table = run(kernel, "%memory list")
+    assert table.loc["runner", "chars"] == len("[feedback] runner: Use tox.") + len("nowhere")
+    assert shown[3].startswith(f"({table.loc['linter', 'guid']}")
+    assert len(table.loc["linter", "guid"]) == 8
+
+
 def test_an_entry_is_renamed_unless_another_has_the_name(kernel):
     run(kernel, "%memory add Use pytest -q. --name runner")
     run(kernel, "%memory add Use ruff. --name linter")

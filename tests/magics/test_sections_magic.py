@@ -227,10 +227,12 @@ def test_the_store_is_filled_listed_and_emptied(begin, capsys):
         "All tables",
     ]
     first = run(shell, "%%agent\nGo").session.messages[0]
-    assert (
-        "  [db] — All tables: .ctxkit/context/db/schema.sql\n  [other]: .fuseraft/context/other/schema.sql"
-        in first.text
-    )
+    lines = [
+        "\n  [db] — All tables: .ctxkit/context/db/schema.sql",
+        "\n  [other]: .fuseraft/context/other/schema.sql",
+    ]
+    assert "".join(lines) in first.text
+    assert list(table["injected_chars"]) == [len(line) for line in lines]
     assert "Removed db" in repr(run(shell, "%context remove db"))
     assert list(run(shell, "%context store").index) == ["other"]
     for line, match in (("add schema.sql", "--name N"), ("add lost --name x", "no file or folder"),

@@ -4,17 +4,26 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import sys
+from html import unescape
+from types import SimpleNamespace
 
 import pytest
+from builders import assistant, session, summarised, usage, user
 from hypothesis import given
 from hypothesis import strategies as st
 from stand_in_models import COUNT, ECHO, Says, live, run, said
 
 from ctxkit._internal import TextAndHtml, escape_html
-from ctxkit.agent import Delta, LiveSession, ProviderModel, Workspace
+from ctxkit.agent import Delta, LiveEvent, LiveSession, ProviderModel, Workspace
 from ctxkit.errors import ModelError
-from ctxkit.magics.turn_display import LiveTurnDisplay, truncate_start
+from ctxkit.magics.turn_display import (
+    LiveTurnDisplay,
+    TurnRenderer,
+    render_live_growth_chart,
+    truncate_start,
+)
 from ctxkit.policies import Above, Rules, Summary
 from ctxkit.session import Message, Text, ToolCall, Usage
 
@@ -101,6 +110,32 @@ def test_what_stays_of_a_turn_is_bounded_and_does_not_grow_with_the_session(tmp_
     assert weights[-1] < weights[30] * 1.1
 
 
+@pytest.mark.parametrize("text", ["plain words ", "&<\"'>", "ж漢🙂", "a\n"])
+def test_a_long_reply_is_cut_to_6000_characters_on_the_screen_and_to_2200_bytes_as_it_stays(text):
+    def words(shown: TextAndHtml) -> tuple[str, str]:
+        pre = re.search("<pre[^>]*>(.*?)</pre>", shown.html, re.DOTALL)[1]
+        return shown.text.rpartition("\n[")[0], unescape(pre)
+
+    agent = SimpleNamespace(model=SimpleNamespace(notice=""), gauge=lambda: (1, 10))
+    stub = SimpleNamespace(
+        agent=agent, name="s", session=session(), listen=lambda _: None, unlisten=lambda _: None
+    )
+    view, reply = Seen(), (text * 7_000)[:6_999] + "."
+    with LiveTurnDisplay(stub, view) as display:
+        for piece in (reply[:4_000], reply[4_000:]):
+            payload = {"kind": "text", "text": piece}
+            display.on_event(LiveEvent(kind="delta", time=0.0, turn=0, payload=payload))
+            display._last = 0.0  # the next piece comes after the pause
+    assert words(view.live[0]) == (reply[:4_000], reply[:4_000])
+    assert words(view.live[1]) == ("…" + reply[-6_000:],) * 2
+    (kept,) = view.ended
+    plain, from_html = words(kept)
+    assert plain == from_html
+    assert 2_180 < len(escape_html(plain).encode()) <= 2_200
+    assert plain.startswith("… (the session has the whole turn)\n")
+    assert reply.endswith(plain.split("turn)\n", 1)[1])
+
+
 @given(st.text(), st.integers(200, 4000))
 def test_the_end_of_a_text_fits_its_room(text, room):
     kept = truncate_start(text, room)
@@ -113,6 +148,21 @@ def test_an_error_that_is_raised_is_not_shown_too(tmp_path, raises, times):
     with live(tmp_path, ModelError("the server fell over")) as session:
         view = taken(session, raises=raises)
     assert view.ended[0].text.count("fell over") == times
+
+
+@pytest.mark.parametrize(("raises", "ended", "is_shown"), [
+    (True, "limit", False), (False, "limit", True), (True, "answered", True),
+])  # fmt: skip
+def test_a_limit_that_the_caller_is_told_of_is_not_shown_too(raises, ended, is_shown):
+    agent = SimpleNamespace(model=SimpleNamespace(notice=""))
+    renderer = TurnRenderer(SimpleNamespace(agent=agent), raises=raises)
+    for kind, payload in (
+        ("delta", {"kind": "text", "text": "I look."}),
+        ("limit_reached", {"limit": "2 calls"}),
+        ("turn_end", {"ended": ended}),
+    ):
+        renderer.on_event(LiveEvent(kind=kind, time=0.0, turn=0, payload=payload))
+    assert renderer.text == ("I look.\n! limit reached: 2 calls" if is_shown else "I look.")
 
 
 def test_an_error_after_which_it_went_on_is_shown_once(tmp_path):
@@ -138,6 +188,116 @@ def test_the_import_of_litellm_is_told(monkeypatch):
         )
     assert [d.kind for d in heard] == ["wait"]
     assert "being imported" in heard[0].text
+
+
+def test_the_chart_below_a_turn_is_thinned():
+    """A long session has as many points as fit below each turn: 100 of the line, 24 compactions."""
+    log, seen = [user("go")], []
+    for n in range(600):
+        log.append(assistant("a", usage=usage(100 + 97 * n % 1000)))
+        seen.append(log[-1])
+        if n % 17 == 16:
+            log.append(summarised(seen))
+            seen = [log[-1].inserted[0]]
+    chart = render_live_growth_chart(SimpleNamespace(name="long", session=session(*log)))
+    line, squares = re.findall(r' d="([^"]*)"', chart)[:2]
+    assert 50 < line.count("L") <= 100
+    assert 12 < squares.count("M") <= 24
+    assert chart.count("<line") == 3  # of the grid: none for a compaction
+    empty = SimpleNamespace(name="empty", session=session(user("go")))
+    assert render_live_growth_chart(empty) == ""
+
+
+NAME = "n" * 300
+COMPACTED = {"tokens_before": 9_000, "tokens_after": 1_000, "trigger": "auto", "messages": 4}
+EVENTS = [
+    ("tool_call", {"tool_name": "t", "args": {"a": NAME, "b": 1}}, f"▸ t(a={NAME[:59]}…, b=1)"),
+    ("tool_call", {"tool_name": "t", "args": dict.fromkeys("abc", NAME)},
+     f"▸ t(a={NAME[:59]}…, b={NAME[:59]}…, c={NAME[:29]}…)"),
+    ("tool_result", {"is_error": False, "result_chars": 1_234}, "  → 1,234 characters"),
+    ("tool_result", {"is_error": True, "result_chars": 3, "pictures": 2}, "  → 3 characters, 2 pictures failed"),
+    ("sections_said", {"top": False, "names": ["time", "store"]}, "· said with the prompt: time, store"),
+    ("sections_said", {"top": True, "names": ["time"]}, ""),
+    ("artifact_stored", {"tool_name": NAME, "chars": 9_999, "file": f"/{NAME}"},
+     (f"✂ the result of {NAME[:59]}…, 9,999 characters, is kept whole in a file; the prompt has a short stub that"
+     f" says how to read it\n  → /{NAME[:238]}…")),
+    ("artifact_failed", {"tool_name": NAME, "error": NAME},
+     f"! the result of {NAME[:59]}… could not be stored, and is sent within the limits of outputs: {NAME[:159]}…"),
+    ("memory_promoted", {"names": ["a", "b", "c"]}, "· remembered: a, b, c (%memory list)"),
+    ("memory_promoted", {"names": [NAME, "b", "c", "d", "e"]}, f"· remembered: {NAME[:159]}… and 2 more (%memory list)"),
+    ("memory_promoted", {"names": []}, ""),
+    ("memory_failed", {"error": NAME}, f"! {NAME[:199]}…"),
+    ("memory_consolidated", {"names": ["a", "b"]}, "· forgot 2 that are too much (%memory consolidate)"),
+    ("context_cap_warning", {"messages": 1_500, "cap": 2_000}, "! 1,500 messages, of 2,000 that are shown at most"),
+    ("reply_cut_short", {"continues": False}, "! the reply was cut by its limit of length"),
+    ("reply_cut_short", {"continues": True},
+     "! the reply was cut by its limit of length; the model is asked to go on where it ended"),
+    ("model_wait", {"why": NAME}, f"… {NAME[:159]}…"),
+    ("limit_reached", {"limit": NAME, "calls": 2}, f"! limit reached: {NAME[:159]}…"),
+    ("context_exceeded_recovery", {"stage": 2, "chars": 500}, "! context exceeded recovery: stage 2, chars 500"),
+    ("compaction_end", {"outcome": "skipped", "reason": NAME},
+     f"compaction skipped: {NAME[:159]}…; the history is kept as it was"),
+    ("compaction_end", {"outcome": "refused", "error": "too large", "summary_model": "m", "summary_tokens": 1_200,
+                        "cost_usd": 0.5, "retry_after_calls": 2},
+     ("! compaction refused: too large; the history is kept as it was · the summary's call: 1,200 tokens, $0.5000"
+     " · not asked again for 2 calls\n  → nothing is lost: a later trigger or a shorter summary avoids such a call")),
+    ("compaction_end", {"outcome": "failed", "reason": "no reply", "summary_model": "m", "summary_tokens": None,
+                        "cost_usd": None},
+     ("! compaction failed: no reply; the history is kept as it was · its call reported no usage, so no cost is known"
+     "\n  → nothing is lost: mend the summary model, or name another by `--summary-model`")),
+    ("context_budget_warn", {"tokens": 3_000}, "! context budget: 3,000 tokens in the prompt, near the next compaction"),
+    ("context_budget_warn", {"warn_at": 5_000, "cumulative_input_tokens": 6_000},
+     "! context budget: 6,000 tokens sent since the last compaction, warned at 5,000"),
+    ("model_response", {"model": "m"}, ""),
+]  # fmt: skip
+SIZES = [
+    ({}, "✂ compacted 9,000 → 1,000 tokens (auto)"),
+    ({"tokens_source": "estimated", "summary_model": "m", "summary_tokens": 7, "cost_usd": 0.0},
+     "✂ compacted 9,000 → 1,000 tokens (auto, estimated) · the summary's call: 7 tokens, free"),
+    ({"tokens_after": 9_001, "summary_model": "m", "summary_tokens": 7, "cost_usd": None},
+     "✂ compacted 9,000 → 9,001 tokens (auto); the prompt has grown · the summary's call: 7 tokens, no price known"),
+    ({"error": NAME},
+     (f"✂ compacted 9,000 → 1,000 tokens (auto); the summary failed: {NAME[:159]}…\n  → the earlier messages left the"
+     " prompt without a model's summary: mend that model, then `%context checkpoints` and `%context restore N` bring"
+     " them back")),
+]  # fmt: skip
+
+
+def test_each_event_is_a_line_of_bounded_text():
+    agent = SimpleNamespace(model=SimpleNamespace(notice=""), gauge=lambda: (1, 10))
+    log = session(user("go"), assistant("a"), summarised([]))
+    rows = [*EVENTS, *(("compaction_end", COMPACTED | more, line) for more, line in SIZES)]
+    for kind, payload, line in rows:
+        renderer = TurnRenderer(SimpleNamespace(agent=agent, session=log))
+        renderer.on_event(LiveEvent(kind=kind, time=0.0, turn=0, payload=payload))
+        assert renderer.text == line
+    assert (
+        renderer.plain().splitlines()[-1] == "[###...........................] 1/10 tokens (10 %)"
+    )
+
+
+def test_thinking_and_a_call_are_folded_while_they_grow_and_text_ends_them():
+    agent = SimpleNamespace(model=SimpleNamespace(notice=""), gauge=lambda: (1, 10))
+    thought = "· thought 7 characters"
+    renderer = TurnRenderer(SimpleNamespace(agent=agent))
+    for kind, piece, text, fold in (
+        ("arguments", "{}", "", "… writing a call, 2 characters: {}"),
+        ("thinking", "Hm, ", "", "… thinking, 4 characters: Hm,"),
+        ("thinking", "so.", "", "… thinking, 7 characters: Hm, so."),
+        ("text", "I look.", f"{thought}\nI look.", ""),
+        ("text", " Twice.", f"{thought}\nI look. Twice.", ""),
+        ("tool_call", "echo", f"{thought}\nI look. Twice.", "… writing a call of echo, 0 characters:"),
+        ("arguments", "x" * 90, f"{thought}\nI look. Twice.", f"… writing a call of echo, 90 characters: {'x' * 80}"),
+        ("tool_call", "echo", f"{thought}\nI look. Twice.", "… writing a call of echo, 0 characters:"),
+        ("tool_call", NAME, f"{thought}\nI look. Twice.", f"… writing a call of {NAME[:59]}…, 0 characters:"),
+        ("thinking", "b", f"{thought}\nI look. Twice.", "… thinking, 1 characters: b"),
+        ("text", "End.", f"{thought}\nI look. Twice.\n· thought 1 characters\nEnd.", ""),
+    ):  # fmt: skip
+        payload = {"kind": kind, "text": piece}
+        renderer.on_event(LiveEvent(kind="delta", time=0.0, turn=0, payload=payload))
+        assert renderer.text == text
+        folded = renderer.plain().removeprefix(text).strip("\n").split("\n")[:-1]
+        assert [row.rstrip() for row in folded] == ([fold] if fold else [])
 
 
 def test_nothing_is_shown_as_an_empty_view():

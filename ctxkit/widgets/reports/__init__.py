@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ctxkit._internal.lazy_exports_and_late_bound_calls import make_dunder_dir
+from ctxkit._internal.safe_files import expand_home
 from ctxkit.errors import BadArguments
 from ctxkit.formats.sessions_from_arguments import as_session
 from ctxkit.plots.chart import write_page
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     import pandas as pd
 
     from ctxkit.formats.sessions_from_arguments import SessionLike
@@ -51,7 +53,7 @@ def export(x: SessionLike | pd.DataFrame, path: str | Path) -> Path:
         >>> page.name
         'report.html'
     """
-    target = Path(path).expanduser()
+    target = expand_home(path)
     kind = target.suffix.lower()
     if kind not in (".html", ".htm", ".ipynb"):
         raise BadArguments(

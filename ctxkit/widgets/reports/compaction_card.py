@@ -7,7 +7,6 @@ have the session's title, folder or texts.
 from __future__ import annotations
 
 import re
-from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from ctxkit._internal.formatting_and_sanitizing import (
@@ -21,6 +20,7 @@ from ctxkit._internal.formatting_and_sanitizing import (
 )
 from ctxkit._internal.lazy_exports_and_late_bound_calls import make_dunder_dir
 from ctxkit._internal.redaction import redact
+from ctxkit._internal.safe_files import expand_home
 from ctxkit.errors import BadArguments
 from ctxkit.formats.sessions_from_arguments import accepts_session
 from ctxkit.metrics.frames import frame
@@ -36,6 +36,7 @@ from ctxkit.widgets.reports.html_page import (
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from pathlib import Path
     from typing import Any
 
     from ctxkit.session.session import Session
@@ -250,7 +251,7 @@ def write_card(session: Session, path: str | Path, *, compaction: int = -1) -> P
     Raises:
         BadArguments: the path ends otherwise, the file cannot be written, or see `make_card`.
     """
-    target = Path(path).expanduser()
+    target = expand_home(path)
     kind = target.suffix.lower()
     if kind not in {".html", ".htm", ".svg"}:
         raise BadArguments(

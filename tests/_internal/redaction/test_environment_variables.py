@@ -29,6 +29,7 @@ SECRET = [
     ("DATABASE_URL", "postgres://app:Hunter2Hunter2@db:5432/x"),
     ("DB_PASSWORD", "hunter2"), ("DB_PASS", "s3cr3t"), ("PGPASSWORD", "p@ss-1"), ("SMTP_PWD", "xkqzpw"),
     ("API_TOKEN", "abc123\n"), ("APP_SECRETS", "blue-42-horse"), ("GCP_CREDENTIALS_JSON", "blue-42-horse"),
+    ("API_TOKEN", "~" + drawn(5, ALNUM, 24)), ("API_TOKEN", "/" + drawn(6, ALNUM, 300)),
 ]  # fmt: skip
 ORDINARY = [
     ("MONKEY_MODE", "production"), ("OPENAI_API_KEY", "lm-studio"),
