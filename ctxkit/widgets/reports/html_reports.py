@@ -110,7 +110,10 @@ def render_session_report(session: Session) -> str:
             "What filled it",
             render_chart(composition(session), "composition") if session.calls else "",
         ),
-        PageSection("Largest contributors at the last call", render_largest_messages(session)),
+        PageSection(
+            f"Largest contributors {'at the last call' if session.calls else 'to the next prompt'}",
+            render_largest_messages(session),
+        ),
         PageSection("Compactions", _compactions_html(session)),
         PageSection("Turns", _tabular_html(tabulate_turns(session, _ROWS))),
     ]
