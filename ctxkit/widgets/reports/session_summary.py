@@ -315,13 +315,14 @@ def tabulate_sessions(
 
 
 def _session_cells(name: str, session: Session, r: Any) -> tuple[Cell, ...]:
-    bill, at = get_session_spend(r), session.path_ or ""
+    bill = get_session_spend(r)
+    at = f" · {session.path_}" if session.path_ else ""
     project = f" in {get_project_name(session)}" if session.cwd else ""
     return (
         Cell(
             name,
             None,
-            sanitize_line(f"{get_title(session, 200)}{project} · id {session.id} · {at}", 400),
+            sanitize_line(f"{get_title(session, 200)}{project} · id {session.id}{at}", 400),
         ),
         Cell(get_start_day(session) or MISSING, session.started),
         Cell(sanitize_line(session.product or session.format, 40)),
@@ -367,7 +368,7 @@ def render_session_list_summary(sessions: Sessions) -> MimeBundle:
     if n:
         head += f", {pluralize(n, 'file')} could not be read: .failed says which and why"
     few, many = tabulate_sessions(sessions, _FEW), tabulate_sessions(sessions, _LISTED)
-    lines = [head, *filter(None, ("", few.to_text(), few.legend))] if sessions else [head]
+    lines = [head, *filter(None, (few.to_text(), few.legend))] if sessions else [head]
     html = (
         f'<div class="{NO_MATHJAX}"'
         f' style="{TEXT_COLOR_CSS}"><strong>{escape_html(head)}</strong>'
