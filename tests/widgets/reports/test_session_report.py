@@ -138,6 +138,23 @@ def test_a_page_is_whole_or_the_old_one_is_untouched(story, tmp_path, monkeypatc
     assert fresh.stat().st_mode & 0o044 == 0o666 & ~os.umask(os.umask(0)) & 0o044
 
 
+def test_the_ending_of_a_path_says_what_is_written_and_a_tilde_is_the_home(tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    for name, start in (
+        ("a.htm", "<!doctype html>"),
+        ("b.HTML", "<!doctype html>"),
+        ("c.IPYNB", "{"),
+    ):
+        path = export(session(user("hi")), f"~/{name}")
+        assert path == tmp_path / name
+        assert path.read_text(encoding="utf-8").startswith(start)
+    with pytest.raises(BadArguments) as refused:
+        export(session(user("hi")), "~/d.pdf")
+    assert str(refused.value) == (
+        "A report is a page or a notebook: give a path that ends in .html or .ipynb, not 'd.pdf'."
+    )
+
+
 def test_what_cannot_be_written_is_said_in_one_sentence(story, tmp_path):
     with pytest.raises(BadArguments, match="Choose a folder that exists"):
         export(story, tmp_path / "no" / "r.html")
