@@ -337,6 +337,10 @@ def test_a_file_of_a_card_is_a_page_or_a_picture_by_its_ending(tmp_path, monkeyp
         assert path == tmp_path / name
         assert path.read_text(encoding="utf-8").startswith(start)
     assert (tmp_path / "c.SVG").read_text(encoding="utf-8") == make_card(s, compaction=0).to_svg()
+    of_billing = tmp_path / "d.svg"
+    write_card(ck.samples.path("billing"), of_billing)
+    assert of_billing.read_text(encoding="utf-8") == make_card(ck.samples.path("billing")).to_svg()
+    of_billing.unlink()
     with pytest.raises(BadArguments, match=r"^A card is a page or a picture: .* not 'c\.png'\.$"):
         write_card(s, tmp_path / "c.png")
     assert sorted(p.name for p in tmp_path.iterdir()) == ["a.htm", "b.HTML", "c.SVG"]

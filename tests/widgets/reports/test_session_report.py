@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import re
 
@@ -216,10 +217,9 @@ def queue_log():
     )  # fmt: skip
 
 
-@pytest.fixture(scope="module")
-def queue_page(queue_log, tmp_path_factory):
-    path = tmp_path_factory.mktemp("page") / "r.html"
-    return export(queue_log, path).read_text(encoding="utf-8")
+@pytest.fixture
+def queue_page(queue_log, tmp_path):
+    return export(queue_log, tmp_path / "r.html").read_text(encoding="utf-8")
 
 
 def test_a_report_shows_where_a_session_is_from_and_its_figures(queue_page):
@@ -325,6 +325,8 @@ def test_the_sentences_on_a_log_say_what_it_lacks_before_what_it_has(tmp_path):
         remainder,
     ]
     assert said[0].startswith("Prediction error: unknown. ")
+    torn = session(user("hi"), faults=(Fault(3, "bad <json>"),))
+    assert first_list(torn, tmp_path)[-1] == "1 place could not be read (line 3: bad <json>)."
     billed = replace(reply, usage=replace(usage(1), cost_usd=0.5))
     assert "Costs are as the log recorded them." in first_list(
         session(user("hi"), billed), tmp_path
@@ -425,3 +427,7 @@ def test_a_chart_of_a_page_has_its_picture_caption_and_no_title(queue_log):
     assert data == json.loads(json.dumps(drawn.to_plotly()["data"]))
     assert not {"title", "width"} & {*layout}
     assert (layout["height"], layout["autosize"]) == (height, True)
+    long = dataclasses.replace(drawn, title="t", caption="c" * 700)
+    html = render_chart(long, "c-2")
+    assert list_texts("figcaption", html) == ["c" * 599 + "…"]
+    assert f'aria-label="t. {"c" * 696}…"' in html
