@@ -16,6 +16,7 @@ from ctxkit._internal.formatting_and_sanitizing import (
     format_percent,
     format_usd,
     has_value,
+    pluralize,
     sanitize_line,
 )
 from ctxkit.engine.cache_model.input_cost_prediction import describe_prediction, predict_input_cost
@@ -179,7 +180,8 @@ def _compactions_html(session: Session) -> str:
     if not table.rows:
         return "<p>None: the log holds no compaction.</p>"
     summaries = "".join(
-        f"<details><summary>What compaction {i} wrote ({len(m.text):,} characters)</summary>"
+        f"<details><summary>What compaction {i} wrote ({pluralize(len(m.text), 'character')})"
+        "</summary>"
         f'<pre tabindex="0">{escape_html(m.text, _SUMMARY_CHARS)}</pre></details>'
         for i, _, edits in group_edits(session)[:_ROWS]
         for edit in edits
@@ -221,7 +223,7 @@ def _contributor_html(contributor: Contributor, message: Message, whole: int) ->
     was = contributor.raw_tokens
     changed = f" (of {was:,}, {contributor.changed_by})" if was > contributor.tokens else ""
     title = (
-        f"{contributor.tokens:,} tokens{changed}{share} · "
+        f"{pluralize(contributor.tokens, 'token')}{changed}{share} · "
         f"{sanitize_line(contributor.name, 100)}{failed}"
     )
     text = _message_text(message)
@@ -245,7 +247,8 @@ def _prompt_sentence(context: ContextReport) -> str:
     if context.full is not None:
         share = format_percent(context.full)
         window = f"{share} of a window of {context.limit:,} ({context.limit_source})"
-    return f"The prompt had {context.prompt_tokens:,} tokens ({context.prompt_source}), {window}."
+    size = pluralize(context.prompt_tokens, "token")
+    return f"The prompt had {size} ({context.prompt_source}), {window}."
 
 
 def render_comparison_report(frame: Comparison) -> str:

@@ -164,9 +164,7 @@ def _sum_or_logged(name: str, tokens: Any, logged: Any) -> tuple[str, str]:
 def _peak_text(session: Session, row: Any) -> str:
     if not has_value(row.peak_tokens):
         return MISSING
-    last = session.calls[-1].message if session.calls else None
-    if last is None:
-        return format_tokens(row.peak_tokens)
+    last = session.calls[-1].message
     window = get_context_window(session, last.model or session.model, last).tokens
     full = (
         f", {format_percent(row.peak_tokens / window)} of {format_tokens(window)}" if window else ""

@@ -22,7 +22,7 @@ from widgets.reports.page_reading import (
 import ctxkit as ck
 from ctxkit import export
 from ctxkit.errors import BadArguments
-from ctxkit.session import Fault
+from ctxkit.session import Edit, Fault
 from ctxkit.widgets.reports.html_page import (
     PageSection,
     encode_script_json,
@@ -304,6 +304,60 @@ def test_a_report_folds_away_the_text_of_the_largest_messages(queue_page):
     assert bodies[0] == "x" * 6_000 + "\n… the first 6,000 of 6,001 characters"
     replies = [b for b in bodies if "edit" in b]
     assert replies == ["hm\n\nso\n\nedit {path: a\n\nedit {'path': 'a.py'}"]
+
+
+def test_a_large_message_says_what_it_was_before_and_what_shortened_it(tmp_path):
+    found = assistant("", asked := tool_call("grep", pattern="q" * 200))
+    long, short = result("alpha beta " * 500, found), result("alpha beta " * 50, asked)
+    cut = Edit(kind="shortened", id="e", targets=(long.id,), inserted=(short,), method="prune")
+    done = result("x", asked)
+    page = export(session(found, long, cut, done, assistant("y")), tmp_path / "r.html")
+    shown = read_sections(page.read_text("utf-8"))["Largest contributors at the last call"]
+    assert list_texts("p", shown)[0].endswith("tokens (estimated), of an unknown window.")
+    heads = list_texts("summary", shown)
+    assert [h.partition(" (")[0] for h in heads if h.split()[0] in ("101", "1")] == [
+        "101 tokens",
+        "1 token",
+    ]
+    (changed,) = (h for h in heads if "prune" in h)
+    assert re.match(r"101 tokens \(of 1,001, prune\) \(\d\d\.\d %\) · grep q+…$", changed)
+    assert sum(" (of " in h for h in heads) == 1
+    tiny = export(session(user("x")), tmp_path / "t.html").read_text("utf-8")
+    assert "<p>The prompt had 1 token (estimated), of an unknown window.</p>" in tiny
+
+
+def test_a_report_of_a_long_session_has_the_first_rows_and_the_beginnings_of_its_texts(tmp_path):
+    log = [
+        e
+        for i in range(201)
+        for e in (user(f"t{i}"), assistant("y"), summarised([], "s" * 20_001 if i == 0 else "z"))
+    ]
+    page = export(session(*log), tmp_path / "r.html").read_text("utf-8")
+    shown = read_sections(page)
+    assert list_texts("caption", shown["Compactions"]) == ["The first 200 of 201 compactions."]
+    assert list_texts("caption", shown["Turns"]) == ["The 200 largest of 201 turns."]
+    texts = list_texts("summary", shown["Compactions"])
+    assert (len(texts), texts[0], texts[-1]) == (
+        200, "What compaction 0 wrote (20,001 characters)", "What compaction 199 wrote (1 character)",
+    )  # fmt: skip
+    assert list_texts("pre", shown["Compactions"])[0] == "s" * 19_999 + "…"
+    named = session(
+        user("x"),
+        title="t" * 161,
+        product="p" * 80,
+        id="i" * 80,
+        format="f",
+        path_="/a/b/" + "c" * 80,
+    )
+    head = drop_scripts(export(named, tmp_path / "n.html").read_text("utf-8"))
+    assert list_texts("h1", head) == ["t" * 159 + "…"]
+    words = list_texts("p", head)[0].split(" · ")
+    assert words[:4] == [
+        "p" * 80,
+        "session " + "i" * 71 + "…",
+        "format f",
+        "read from " + "c" * 69 + "…",
+    ]
 
 
 def first_list(x, tmp_path):
