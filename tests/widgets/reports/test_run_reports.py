@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from builders import assistant, session, step, usage, user
+from msgspec.structs import replace
 from widgets.reports.hostile_logs import EVIL, hostile, intruders
 from widgets.reports.page_reading import (
     PageTable,
@@ -142,6 +143,19 @@ def test_what_cannot_be_checked_is_said_not_made_up():
     assert "%" not in bare
     replayed = ck.replay(grown("one"), ck.presets.none())
     assert describe_session_cost_accuracy(replayed)[0].startswith("Open loop")
+
+
+def test_a_session_says_which_calls_missed_the_cache_and_which_have_a_price():
+    known = grown("one")
+    last = replace(known.log[-1], model="nobody-knows-it")
+    for s, priced in (
+        (known, []),
+        (replace(known, log=(*known.log[:-1], last)), ["92 % of the billed calls"]),
+    ):
+        _, missed, *prices, counted = describe_session_cost_accuracy(s)
+        assert missed == "0.0 % of the calls missed the cache without an explanation."
+        assert [p.partition(" have")[0] for p in prices] == priced
+        assert counted.startswith("Tokens are counted by o200k_base, whose plain count is +")
 
 
 def test_the_worst_of_several_sessions_is_named():
