@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -156,6 +157,20 @@ def test_a_session_says_which_calls_missed_the_cache_and_which_have_a_price():
         assert missed == "0.0 % of the calls missed the cache without an explanation."
         assert [p.partition(" have")[0] for p in prices] == priced
         assert counted.startswith("Tokens are counted by o200k_base, whose plain count is +")
+
+
+def test_the_accuracy_of_a_session_has_its_interval_and_ends_with_the_notes_of_its_log(monkeypatch):
+    prediction = SimpleNamespace(error=0.2, low=0.1, high=0.3, why="Few calls.")
+    monkeypatch.setattr(
+        "ctxkit.widgets.reports.html_reports.predict_input_cost", lambda _: prediction
+    )
+    noted = replace(grown("one"), notes=("The log is torn.",))
+    first, *_, last = describe_session_cost_accuracy(noted)
+    assert "20.0 % too high; 80 % interval +10 % to +30 %. Few calls. The books close" in first
+    assert first.endswith(" Differences in dollars of about that size mean nothing.")
+    assert last == "The log is torn."
+    replayed = describe_session_cost_accuracy(replace(session(user("x")), origin=noted))
+    assert replayed[1:] == [first, *describe_session_cost_accuracy(noted)[1:]]
 
 
 def test_the_worst_of_several_sessions_is_named():
