@@ -222,14 +222,11 @@ def _contributor_html(contributor: Contributor, message: Message, whole: int) ->
     failed = ", failed" if message.is_error else ""
     was = contributor.raw_tokens
     changed = f" (of {was:,}, {contributor.changed_by})" if was > contributor.tokens else ""
-    title = (
-        f"{pluralize(contributor.tokens, 'token')}{changed}{share} · "
-        f"{sanitize_line(contributor.name, 100)}{failed}"
-    )
+    title = f"{pluralize(contributor.tokens, 'token')}{changed}{share} · {contributor.name}{failed}"
     text = _message_text(message)
     more = f"\n… the first {_CHARS:,} of {len(text):,} characters" if len(text) > _CHARS else ""
     body = f'<pre tabindex="0">{escape_html(text[:_CHARS] + more)}</pre>'
-    return f"<details><summary>{escape_html(title, 130)}</summary>{body}</details>"
+    return f"<details><summary>{escape_html(title, 200)}</summary>{body}</details>"
 
 
 def _message_text(message: Message) -> str:

@@ -396,8 +396,8 @@ def _wrap_html(text: str) -> list[str]:
 def _session_html(session: Session, facts: list[tuple[str, str]]) -> str:
     soft = " · ".join(escape_html(word, 80) for word in describe_session_origin(session))
     figures = "".join(
-        f'<div><div style="{MUTED_COLOR_CSS};font-size:85%">{escape_html(name, 40)}</div>'
-        f'<div style="font-size:115%">{escape_html(value, 60)}</div></div>'
+        f'<div><div style="{MUTED_COLOR_CSS};font-size:85%">{escape_html(name)}</div>'
+        f'<div style="font-size:115%">{escape_html(value)}</div></div>'
         for name, value in facts
     )
     turns, compactions = tabulate_turns(session, _MANY), tabulate_compactions(session, _MANY)

@@ -34,6 +34,7 @@ from ctxkit.widgets.reports.html_reports import (
     list_run_columns,
     make_frontier_chart,
     render_comparison_report,
+    render_largest_messages,
     render_runs_table,
     render_sweep_report,
 )
@@ -171,6 +172,10 @@ def test_the_accuracy_of_a_session_has_its_interval_and_ends_with_the_notes_of_i
     assert last == "The log is torn."
     replayed = describe_session_cost_accuracy(replace(session(user("x")), origin=noted))
     assert replayed[1:] == [first, *describe_session_cost_accuracy(noted)[1:]]
+
+
+def test_a_session_without_messages_has_no_largest_ones():
+    assert render_largest_messages(session()) == ""
 
 
 def test_the_worst_of_several_sessions_is_named():
@@ -584,9 +589,17 @@ def books(close):
                 " scaled to the recorded usage where there is one."),
             ],
         ),
+        (
+            [{"session": "a", "unexplained_miss_share": 0.5}, {"session": "b", "unexplained_miss_share": 0.1}],
+            [
+                UNKNOWN,
+                "30.0 % of the calls missed the cache without an explanation (the most of a session: 50.0 %).",
+                "Tokens are counted by c; no recorded usage shows how far off that is.",
+            ],
+        ),
         ([{"counter": None}], ["No run has a figure, so nothing could be checked."]),
     ],
-    ids=["nothing known", "one session", "a large error", "several sessions", "no run"],
+    ids=["nothing known", "one session", "a large error", "several sessions", "two sessions", "no run"],
 )  # fmt: skip
 def test_each_sentence_on_accuracy_says_its_figure(rows, sentences):
     frame = scores(*({"session": "a", "rules": "r", "counter": "c"} | row for row in rows))

@@ -308,11 +308,14 @@ def test_a_report_folds_away_the_text_of_the_largest_messages(queue_page):
 
 def test_a_large_message_says_what_it_was_before_and_what_shortened_it(tmp_path):
     found = assistant("", asked := tool_call("grep", pattern="q" * 200))
-    long, short = result("alpha beta " * 500, found), result("alpha beta " * 50, asked)
+    long, short = (result("alpha beta " * n, found, is_error=True) for n in (500, 50))
     cut = Edit(kind="shortened", id="e", targets=(long.id,), inserted=(short,), method="prune")
+    empty = summarised([], "")
     done = result("x", asked)
-    page = export(session(found, long, cut, done, assistant("y")), tmp_path / "r.html")
-    shown = read_sections(page.read_text("utf-8"))["Largest contributors at the last call"]
+    page = export(session(found, long, cut, empty, done, assistant("y")), tmp_path / "r.html")
+    sections = read_sections(page.read_text("utf-8"))
+    assert "<details>" not in sections["Compactions"], "no summary was written"
+    shown = sections["Largest contributors at the last call"]
     assert list_texts("p", shown)[0].endswith("tokens (estimated), of an unknown window.")
     heads = list_texts("summary", shown)
     assert [h.partition(" (")[0] for h in heads if h.split()[0] in ("101", "1")] == [
@@ -320,10 +323,17 @@ def test_a_large_message_says_what_it_was_before_and_what_shortened_it(tmp_path)
         "1 token",
     ]
     (changed,) = (h for h in heads if "prune" in h)
-    assert re.match(r"101 tokens \(of 1,001, prune\) \(\d\d\.\d %\) · grep q+…$", changed)
+    assert re.match(r"101 tokens \(of 1,001, prune\) \(\d\d\.\d %\) · grep q+…, failed$", changed)
     assert sum(" (of " in h for h in heads) == 1
     tiny = export(session(user("x")), tmp_path / "t.html").read_text("utf-8")
     assert "<p>The prompt had 1 token (estimated), of an unknown window.</p>" in tiny
+
+    cut = replace(cut, method="m" * 200)
+    page = export(session(found, long, cut, done, assistant("y")), tmp_path / "r.html")
+    heads = list_texts(
+        "summary", read_sections(page.read_text("utf-8"))["Largest contributors at the last call"]
+    )
+    assert [h for h in heads if "mm" in h] == ["101 tokens (of 1,001, " + "m" * 177 + "…"]
 
 
 def test_a_report_of_a_long_session_has_the_first_rows_and_the_beginnings_of_its_texts(tmp_path):
