@@ -23,7 +23,10 @@ from .python_to_javascript import (
 )
 from .reports.compaction_card import make_card as make_card
 from .reports.html_page import render_chart as render_chart
+from .reports.session_summary import describe_session_origin as describe_session_origin
 from .reports.session_summary import get_session_facts as get_session_facts
+from .reports.session_summary import tabulate_compactions as tabulate_compactions
+from .reports.session_summary import tabulate_sessions as tabulate_sessions
 from .reports.session_summary import tabulate_turns as tabulate_turns
 from .session_compactions_widget import list_session_compactions as list_session_compactions
 from .session_explorer import Explorer as Explorer

@@ -16,6 +16,7 @@ from ctxkit._internal.formatting_and_sanitizing import (
     format_percent,
     format_usd,
     has_value,
+    pluralize,
     sanitize_line,
 )
 from ctxkit.engine.cache_model.input_cost_prediction import describe_prediction, predict_input_cost
@@ -110,7 +111,10 @@ def render_session_report(session: Session) -> str:
             "What filled it",
             render_chart(composition(session), "composition") if session.calls else "",
         ),
-        PageSection("Largest contributors at the last call", render_largest_messages(session)),
+        PageSection(
+            f"Largest contributors {'at the last call' if session.calls else 'to the next prompt'}",
+            render_largest_messages(session),
+        ),
         PageSection("Compactions", _compactions_html(session)),
         PageSection("Turns", _tabular_html(tabulate_turns(session, _ROWS))),
     ]
@@ -176,7 +180,8 @@ def _compactions_html(session: Session) -> str:
     if not table.rows:
         return "<p>None: the log holds no compaction.</p>"
     summaries = "".join(
-        f"<details><summary>What compaction {i} wrote ({len(m.text):,} characters)</summary>"
+        f"<details><summary>What compaction {i} wrote ({pluralize(len(m.text), 'character')})"
+        "</summary>"
         f'<pre tabindex="0">{escape_html(m.text, _SUMMARY_CHARS)}</pre></details>'
         for i, _, edits in group_edits(session)[:_ROWS]
         for edit in edits
@@ -217,14 +222,11 @@ def _contributor_html(contributor: Contributor, message: Message, whole: int) ->
     failed = ", failed" if message.is_error else ""
     was = contributor.raw_tokens
     changed = f" (of {was:,}, {contributor.changed_by})" if was > contributor.tokens else ""
-    title = (
-        f"{contributor.tokens:,} tokens{changed}{share} · "
-        f"{sanitize_line(contributor.name, 100)}{failed}"
-    )
+    title = f"{pluralize(contributor.tokens, 'token')}{changed}{share} · {contributor.name}{failed}"
     text = _message_text(message)
     more = f"\n… the first {_CHARS:,} of {len(text):,} characters" if len(text) > _CHARS else ""
     body = f'<pre tabindex="0">{escape_html(text[:_CHARS] + more)}</pre>'
-    return f"<details><summary>{escape_html(title, 130)}</summary>{body}</details>"
+    return f"<details><summary>{escape_html(title, 200)}</summary>{body}</details>"
 
 
 def _message_text(message: Message) -> str:
@@ -242,7 +244,8 @@ def _prompt_sentence(context: ContextReport) -> str:
     if context.full is not None:
         share = format_percent(context.full)
         window = f"{share} of a window of {context.limit:,} ({context.limit_source})"
-    return f"The prompt had {context.prompt_tokens:,} tokens ({context.prompt_source}), {window}."
+    size = pluralize(context.prompt_tokens, "token")
+    return f"The prompt had {size} ({context.prompt_source}), {window}."
 
 
 def render_comparison_report(frame: Comparison) -> str:

@@ -22,6 +22,7 @@ from ctxkit.metrics.context_window_report import report
 from ctxkit.metrics.frames import frame as framed
 from ctxkit.plots import composition, growth
 from ctxkit.plots.chart import Chart
+from ctxkit.session.titles import get_title
 from ctxkit.widgets.reports.html_reports import (
     COMPACTION_COLUMNS,
     COST_COLUMNS,
@@ -68,7 +69,7 @@ def make_session_cells(session: Session) -> Iterator[Any]:
     """
     row = framed(session, per="session").iloc[0]
     yield make_markdown_cell(
-        f"# {escape_markdown(session.title or session.id, 160)}",
+        f"# {escape_markdown(get_title(session, 160))}",
         "What this report rests on:",
         sentences=describe_figure_sources(session, row),
     )
@@ -290,8 +291,7 @@ def encode_notebook(cells: Iterable[Any]) -> str:
     cell_list = list(cells)
     for i, cell in enumerate(cell_list):
         cell["id"] = f"report-{i:02d}"
-    whole = nbformat.v4.new_notebook(cells=cell_list, metadata=metadata)
-    nbformat.validate(whole)
+    whole = nbformat.v4.new_notebook(cells=cell_list, metadata=metadata)  # validates the cells
     return str(nbformat.writes(whole)) + "\n"
 
 

@@ -164,9 +164,7 @@ def _sum_or_logged(name: str, tokens: Any, logged: Any) -> tuple[str, str]:
 def _peak_text(session: Session, row: Any) -> str:
     if not has_value(row.peak_tokens):
         return MISSING
-    last = session.calls[-1].message if session.calls else None
-    if last is None:
-        return format_tokens(row.peak_tokens)
+    last = session.calls[-1].message
     window = get_context_window(session, last.model or session.model, last).tokens
     full = (
         f", {format_percent(row.peak_tokens / window)} of {format_tokens(window)}" if window else ""
@@ -313,13 +311,14 @@ def tabulate_sessions(sessions: Sequence[Session], rows: int, names: Sequence[st
 
 
 def _session_cells(name: str, session: Session, r: Any) -> tuple[Cell, ...]:
-    bill, at = get_session_spend(r), session.path_ or ""
+    bill = get_session_spend(r)
+    at = f" · {session.path_}" if session.path_ else ""
     project = f" in {get_project_name(session)}" if session.cwd else ""
     return (
         Cell(
             name,
             None,
-            sanitize_line(f"{get_title(session, 200)}{project} · id {session.id} · {at}", 400),
+            sanitize_line(f"{get_title(session, 200)}{project} · id {session.id}{at}", 400),
         ),
         Cell(get_start_day(session) or MISSING, session.started),
         Cell(sanitize_line(session.product or session.format, 40)),
@@ -365,7 +364,7 @@ def render_session_list_summary(sessions: Sessions) -> MimeBundle:
     if n:
         head += f", {pluralize(n, 'file')} could not be read: .failed says which and why"
     few, many = tabulate_sessions(sessions, _FEW), tabulate_sessions(sessions, _LISTED)
-    lines = [head, *filter(None, ("", few.to_text(), few.legend))] if sessions else [head]
+    lines = [head, *filter(None, (few.to_text(), few.legend))] if sessions else [head]
     html = (
         f'<div class="{NO_MATHJAX}"'
         f' style="{TEXT_COLOR_CSS}"><strong>{escape_html(head)}</strong>'

@@ -8,6 +8,13 @@ import pytest
 from _internal.redaction import secret_corpus
 from builders import assistant, result, session, summarised, tool_call, usage, user
 from widgets.reports.hostile_logs import SECRET, hostile, list_leaks
+from widgets.reports.page_reading import (
+    PageTable,
+    list_texts,
+    read_pairs,
+    read_sections,
+    read_table,
+)
 
 import ctxkit as ck
 from ctxkit.errors import BadArguments
@@ -16,6 +23,8 @@ from ctxkit.widgets.reports.compaction_card import (
     MAX_BYTES,
     MAX_NEEDED,
     REDACTED_VALUE,
+    CompactionCard,
+    RemovedItemNeededLater,
     make_card,
     redact_value_for_sharing,
     write_card,
@@ -200,3 +209,178 @@ def test_a_session_without_such_a_compaction_has_no_card():
         with pytest.raises(BadArguments, match=f"2 compactions, so .* no card of number {number}"):
             make_card(s, compaction=number)
     assert make_card(s, compaction=1).number == make_card(s, compaction=-1).number == 2
+
+
+# -- A card that is written down here: every line of it by hand.
+
+NOTES = [
+    "Counted are paths, ids, numbers and the like that the prompt no longer showed.",
+    "The summary may still say them in other words.",
+    "Made by ctxkit from a log alone. Secrets, addresses and long ids are hidden.",
+]
+CARD = CompactionCard(
+    number=2,
+    tokens_before=40_500,
+    tokens_after=9_000,
+    cost_usd=0.25,
+    removed_by_family={"path": 1_200, "<id>": 300},
+    needed_n=1_125,
+    needed=(
+        RemovedItemNeededLater("path", "src/<a>.py", 3, "lost"),
+        RemovedItemNeededLater("number", "x" * 61, 1_234, "recoverable"),
+    ),
+)
+TITLE = "A compaction took 1,500 values, 1,125 were needed later"
+FACTS = [
+    ("tokens before", "40,500"),
+    ("tokens after", "9,000"),
+    ("needed later", "75 %"),
+    ("the soonest after", "3 calls"),
+    ("price", "$0.25"),
+]
+
+
+def test_a_picture_has_a_line_for_each_figure_each_value_and_each_note():
+    picture = CARD.to_svg()
+    lines = [
+        TITLE,
+        "",
+        *(f"{name}: {value}" for name, value in FACTS),
+        "",
+        "Needed later, after how many calls, the soonest 2 of 1,125:",
+        "     3  src/<a>.py",
+        " 1,234  " + "x" * 59 + "…",
+        "",
+        "Counted are paths, ids, numbers and the like that the prompt no longer",
+        "showed.",
+        NOTES[1],
+        NOTES[2],
+    ]
+    assert list_texts("text", picture) == lines
+    places = re.findall(r'<text x="20" y="(\d+)" xml:space="preserve">', picture)
+    # lines are 22 pixels apart; the first is 35 below the edge, and as much room is below the last
+    assert [int(y) for y in places] == [35 + 22 * i for i in range(len(lines))]
+    assert 'viewBox="0 0 640 396" role="img"' in picture
+    assert '<rect width="640" height="396" rx="10"/>' in picture
+    assert f'aria-label="{TITLE}"' in picture
+    assert picture.startswith('<svg xmlns="http://www.w3.org/2000/svg" class="ctxkit-card"')
+    assert picture.endswith("</text></g></svg>\n")
+    assert CARD._repr_html_() == picture
+    assert repr(CARD) == "\n".join([TITLE, *(f"{name}: {value}" for name, value in FACTS)])
+    nothing = CARD._replace(needed=(), needed_n=0)
+    assert "Needed later" not in nothing.to_svg()
+    long = CARD._replace(removed_by_family={"path": 10**9})
+    assert list_texts("text", long.to_svg())[:2] == [
+        "A compaction took 1,000,000,000 values, 1,125 were needed later",
+        "",
+    ]
+
+
+def test_a_page_of_a_card_has_the_same_figures_in_tables():
+    page = CARD.to_html()
+    assert list_texts("title", page) == list_texts("h1", page) == [TITLE]
+    assert read_pairs(page.partition("<section>")[0]) == FACTS
+    assert "newPlot" not in page.replace("Plotly.relayout", "")
+    shown = read_sections(page)
+    assert [*shown] == [
+        "Needed later, after how many calls, the soonest 2 of 1,125",
+        "What went",
+        "What this means",
+    ]
+    needed, removed = (read_table(html) for html in list(shown.values())[:2])
+    assert needed == PageTable(
+        "",
+        ["value", "kind", "needed after (calls)", "fate"],
+        [
+            ["src/<a>.py", "path", "3", "lost"],
+            ["x" * 61, "number", "1,234", "recoverable"],
+        ],
+        ["needed after (calls)"],
+    )
+    assert removed == PageTable(
+        "", ["kind", "values"], [["path", "1,200"], ["<id>", "300"]], ["values"]
+    )
+    assert list_texts("li", shown["What this means"]) == NOTES
+    all_needed = CARD._replace(needed_n=2)
+    assert next(iter(read_sections(all_needed.to_html()))) == "Needed later, after how many calls"
+
+
+def test_what_is_not_known_is_a_dash_on_a_card():
+    bare = CompactionCard(1, None, None, None, {}, 0, ())
+    assert [value for _, value in bare.facts] == ["—"] * 5
+    assert bare.title == "No exact value is known to have gone with this compaction"
+    one = bare._replace(removed_by_family={"path": 1}, cost_usd=0.0, tokens_after=0)
+    assert dict(one.facts) == {
+        "tokens before": "—",
+        "tokens after": "0",
+        "needed later": "0 %",
+        "the soonest after": "—",
+        "price": "$0.00",
+    }
+    soon = one._replace(needed_n=1, needed=(RemovedItemNeededLater("path", "a", 1, "lost"),))
+    assert dict(soon.facts)["the soonest after"] == "1 call"
+
+
+def test_a_card_names_the_values_that_were_needed_soonest_and_counts_the_rest():
+    first = assistant("", tool_call(path="src/m0.py"), usage=usage(5_000), time=1.0)
+    words = " ".join(f"src/part{i}/m{i}.py" for i in range(14))
+    before = [user(words), first, result(words, first)]
+    cut = summarised(before, usage=usage(1_000, output=100), model="claude-sonnet-4-5")
+    later = [
+        assistant(f"src/part{i}/m{i}.py", usage=usage(300), time=3.0 + i)
+        for i in reversed(range(14))
+    ]
+    log = [e for m in later for e in (user("Go on"), m)]
+    card = make_card(session(*before, cut, *log))
+    assert (card.number, card.needed_n, len(card.needed)) == (1, 14, MAX_NEEDED)
+    assert MAX_NEEDED == 12
+    assert [i.text for i in card.needed] == [f"src/part{i}/m{i}.py" for i in range(13, 1, -1)]
+    calls = [i.calls for i in card.needed]
+    assert calls == list(range(calls[0], calls[0] + 12))
+    assert {i.family for i in card.needed} == {"path"}
+    assert {i.fate for i in card.needed} == {"lost"}
+    assert card.cost_usd == pytest.approx(0.0045)
+    assert card.removed_by_family["path"] >= 14
+    assert [*card.removed_by_family.values()] == sorted(
+        card.removed_by_family.values(), reverse=True
+    )
+
+
+@pytest.mark.parametrize(
+    ("value", "text", "shown"),
+    [
+        ("a" * 5 + "/" + "b" * 23, "", "a" * 5 + "/" + "b" * 23),
+        ("a" * 5 + "/" + "b" * 24, "", REDACTED_VALUE),
+        ("b" * 24 + "/a.py", "", "b" * 24 + "/a.py"),
+        ("a. " * 40, "", ("a. " * 27)[:79] + "…"),
+        ("/home/ada/x and /Users/Bo/y", "", "~/x and ~/y"),
+        ("mail ada@example.org", "", REDACTED_VALUE),
+        ("hunter2-and-more-9", "no such words", "hunter2-and-more-9"),
+    ],
+    ids=["23 letters", "24 letters", "a long folder", "81", "homes", "address", "another text"],
+)
+def test_a_value_is_shown_in_bounds_or_hidden(value, text, shown):
+    assert redact_value_for_sharing(value, text) == shown
+
+
+def test_a_file_of_a_card_is_a_page_or_a_picture_by_its_ending(tmp_path, monkeypatch):
+    s = session(*talk("src/a.py").log)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    for name, start in (
+        ("a.htm", "<!doctype html>"),
+        ("b.HTML", "<!doctype html>"),
+        ("c.SVG", "<svg "),
+    ):
+        path = write_card(s, f"~/{name}", compaction=0)
+        assert path == tmp_path / name
+        assert path.read_text(encoding="utf-8").startswith(start)
+    assert (tmp_path / "c.SVG").read_text(encoding="utf-8") == make_card(s, compaction=0).to_svg()
+    of_billing = tmp_path / "d.svg"
+    write_card(ck.samples.path("billing"), of_billing)
+    assert of_billing.read_text(encoding="utf-8") == make_card(ck.samples.path("billing")).to_svg()
+    of_billing.unlink()
+    with pytest.raises(BadArguments, match=r"^A card is a page or a picture: .* not 'c\.png'\.$"):
+        write_card(s, tmp_path / "c.png")
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["a.htm", "b.HTML", "c.SVG"]
+    with pytest.raises(BadArguments, match="has 1 compaction, so there is no card of number 1"):
+        write_card(s, tmp_path / "d.svg", compaction=1)
