@@ -292,6 +292,8 @@ def test_a_table_of_turns_takes_the_dearest_ones_in_order_of_time():
         "The 3 largest of 4 turns.",
         ["1", "2", "3"],
     )
+    between = session(user(), say(9), asked := user(), say(9), summarised([asked]), user(), say(9))
+    assert [row[-1].text for row in tabulate_turns(between).rows] == ["", "1", ""]
     early = session(asked := user("x"), summarised([asked]), say(9))
     assert [row[-1].text for row in tabulate_turns(early).rows] == ["1"], "an edit before all calls"
 
