@@ -432,7 +432,7 @@ def test_a_table_of_sessions_has_ten_rows_and_says_how_many_more_there_are():
         "$3.00, of which compactions $0.0032",
     )
     for count, legend in ((10, ""), (11, "and 1 more session")):
-        assert tabulate_sessions(many[:count]).legend == legend
+        assert tabulate_sessions(many[:count], 10).legend == legend
     named = tabulate_sessions(many, 2, names=["n1", "n2", "n3"])
     assert [row[0].text for row in named.rows] == ["n1", "n2"]
     with pytest.raises(ValueError, match="zip"):
