@@ -203,6 +203,9 @@ def test_an_edit_without_the_text_of_its_summary_is_read(name: str):
     (edit,) = session.edits
     assert edit.kind == EDITS_WITHOUT_SUMMARY[name]
     assert edit.source == ("derived" if edit.kind == "dropped" else "recorded")
+    if edit.kind == "dropped":
+        texts = {m.text for m in session.view()}
+        assert (texts & {QUESTION, ANSWER, *RESULTS}) == {QUESTION, ANSWER}
     assert SUMMARY not in {m.text for m in session.view()}
 
 

@@ -78,7 +78,8 @@ def test_what_is_no_path_is_the_text_itself(shell):
     Path("root").mkdir()
     Path("root/bom.md").write_bytes(b"\xef\xbb\xbfHi.")
     Path("most.md").write_text("x" * 200_000)
-    Path("root/over.md").write_text("x" * 200_001)
+    for path in ("root/over.md", "more.md"):
+        Path(path).write_text("x" * 200_001)
     resolver = shell.magics_manager.registry["CtxKit"].lives.resolver
     for words, text in {
         "bom.md": "Hi.",
@@ -92,6 +93,9 @@ def test_what_is_no_path_is_the_text_itself(shell):
         assert resolver.load_instructions({"system": words, "root": "root"}) == text
     for words, said in {
         "over.md": "more than 200,000 bytes",
+        "more.md": "more than 200,000 bytes",
+        "lost.txt": "no file 'lost.txt'",
+        "lost.prompt": "no file 'lost.prompt'",
         "x" * 997 + ".md": "no file 'x",
         "lost.rst": "no file 'lost.rst', neither here nor in the root.",
     }.items():

@@ -54,6 +54,9 @@ def test_an_entry_has_a_body_in_words_or_of_a_variable(kernel):
     kernel.user_ns["why"] = "It is\nthe fastest."
     run(kernel, "%memory add Use ruff. --name linter --body why")
     run(kernel, "%memory add Use tox. --name runner --type feedback --body nowhere")
+    kernel.user_ns["count"] = 7
+    run(kernel, "%memory add Use ty. --name types --body count")
+    assert repr(run(kernel, "%memory show types")).splitlines()[1] == "  count"
     shown = repr(run(kernel, "%memory show linter")).splitlines()
     assert shown[1:3] == ["  It is", "  the fastest."]
     assert repr(run(kernel, "%memory show runner")).splitlines()[1] == "  nowhere"

@@ -97,7 +97,11 @@ def test_a_status_shortens_numbers_and_names_how_many_messages_are_largest(shell
         report = struct_replace(status.report, prompt_tokens=tokens)
         assert f"Context: {short}, window unknown" in replace(status, report=report).one_line
     few = status.report.contributors
-    for n, heading in ((1, "the largest message"), (2, "the 2 largest messages")):
+    for n, heading in (
+        (1, "the largest message"),
+        (2, "the 2 largest messages"),
+        (4, "the 3 largest messages"),
+    ):
         report = struct_replace(status.report, contributors=few[:1] * n)
         assert heading in repr(replace(status, report=report)).splitlines()
         assert f">{heading}</caption>" in replace(status, report=report)._repr_html_()
@@ -109,7 +113,7 @@ def test_a_compaction_lists_the_messages_that_went_in_bounds(shell):
     done = run(shell, "%compact --keep 1")
     asked = call("read_file", id="c")
     gone = [user(LONG), asked, result("ok", asked), *(user(str(n)) for n in range(12))]
-    many = replace(done, session=session(*gone), edits=(summarised(gone),))
+    many = replace(done, session=session(*gone, user("stays")), edits=(summarised(gone),))
     rows = [
         f"user: {'n' * 89}…",
         "assistant: read_file",
@@ -119,6 +123,10 @@ def test_a_compaction_lists_the_messages_that_went_in_bounds(shell):
     assert many.removed_messages == rows
     assert repr(many).splitlines()[1:] == [*(f"  - {row}" for row in rows[:12]), "  ... and 3 more"]
     assert many._repr_html_().count("<li>") == 15
+    crowd = [user(f"<{n}>") for n in range(201)]
+    html = replace(done, session=session(*crowd), edits=(summarised(crowd),))._repr_html_()
+    assert "<li>user: &lt;199&gt;</li></ul>" in html
+    assert html.count("<li>") == 200
     twelve = replace(done, session=session(*gone[:12]), edits=(summarised(gone[:12]),))
     assert repr(twelve).splitlines()[1:] == [f"  - {row}" for row in rows[:12]]
 

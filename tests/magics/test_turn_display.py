@@ -163,6 +163,13 @@ def test_a_limit_that_the_caller_is_told_of_is_not_shown_too(raises, ended, is_s
     ):
         renderer.on_event(LiveEvent(kind=kind, time=0.0, turn=0, payload=payload))
     assert renderer.text == ("I look.\n! limit reached: 2 calls" if is_shown else "I look.")
+    renderer = TurnRenderer(SimpleNamespace(agent=agent), raises=raises)
+    for kind, payload in (
+        ("delta", {"kind": "text", "text": "I look."}),
+        ("turn_end", {"ended": ended}),
+    ):
+        renderer.on_event(LiveEvent(kind=kind, time=0.0, turn=0, payload=payload))
+    assert renderer.text == "I look."
 
 
 def test_an_error_after_which_it_went_on_is_shown_once(tmp_path):

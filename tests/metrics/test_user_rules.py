@@ -144,6 +144,14 @@ def test_each_rule_has_the_compaction_that_first_removed_it_and_its_last_prompt(
         ["s", BAN, True, 0, 0, 5, True, None, None],
         ["s", second.text, True, 1, 1, 3, False, None, None],
     ]
+    again = user(BAN)  # both compactions remove it
+    twice = session(
+        *(first, assistant("a"), summarised([first]), user("on"), assistant("b")),
+        *(again, assistant("c"), summarised([again]), user("on"), assistant("d")),
+    )
+    (ban,) = trace_user_rules(twice).fates
+    assert ban[:6] == (BAN, True, 0, 0, 2, False)
+    assert ban.spans == ((0, 1), (2, 3))
 
 
 @pytest.mark.parametrize(

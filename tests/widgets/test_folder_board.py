@@ -100,7 +100,8 @@ def test_sums_leave_out_what_a_session_cannot_say():
     ):
         [sums] = Board(rows).by("tool").rows
         assert [c.text for c in sums][1:] == texts
-    assert Board([bare, known]).head == "2 sessions, $3.29 (1 without a price)"
+    assert Board([bare, known, bare]).head == "3 sessions, $3.29 (2 without a price)"
+    assert Board([bare, bare]).head == "2 sessions"
 
 
 def test_rows_are_found_by_words_and_columns(folder):

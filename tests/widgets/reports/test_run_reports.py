@@ -293,6 +293,9 @@ def test_what_runs_rest_on_is_said_once_a_session(changed, sentences):
     (5, {}, {}, []),
     (4, {}, {}, ["Only 4 sessions: what holds here may not hold for others."]),
     (1, {}, {}, ["Only 1 session: what holds here may not hold for others."]),
+    (5, {"session": [*"01233"]}, {}, [
+        "Only 4 sessions: what holds here may not hold for others."]),
+    (5, {"needed_later_loss": [0.1, None, None, None, None]}, {"interrupted": False}, []),
     (5, {"needed_later_loss": None}, {}, [
         ("Loss was not worked out (loss=True of a sweep does), so the cheapest setting may lose the"
         " most.")]),
