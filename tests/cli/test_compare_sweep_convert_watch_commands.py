@@ -165,8 +165,11 @@ def test_a_line_of_watch_has_gauge_share_size_cost_and_model(home):
         summarised([asked], reason="full"),
         summarised([asked]),
         assistant(usage=usage(1_000_000, output=0), model="claude-sonnet-4-5"),
+        summarised([asked], reason="r" * 61),
         assistant(usage=usage(1_000), model="nobody-7b"),
         assistant(model="nobody-7b"),
+        assistant(usage=usage(0), model="m" * 25),
+        assistant(usage=usage(0, output=0), model="claude-sonnet-4-5"),
         model="claude-sonnet-4-5",
     )
     ck.write(log, home / "log.jsonl")
@@ -175,6 +178,9 @@ def test_a_line_of_watch_has_gauge_share_size_cost_and_model(home):
         "       compaction: full",
         "       compaction: no reason is told",
         "#1     ████████████████ 100 % 1,000,000    $3.00 claude-sonnet-4-5",
+        f"       compaction: {'r' * 59}…",
         "#2         1,000          nobody-7b",
         "#3                        nobody-7b",
+        f"#4             0          {'m' * 23}…",
+        "#5             0    $0.00 claude-sonnet-4-5",
     ]
