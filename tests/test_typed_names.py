@@ -82,7 +82,8 @@ def is_given_a_session(function: object) -> bool:
     return is_wrapped and function.__code__.co_filename == accepts_session.__code__.co_filename
 
 
-CHECKERS = ["mypy_types", "pyright_types"]
+CHECKERS = ["mypy_types", pytest.param("pyright_types", marks=pytest.mark.long)]
+"""Both read the same names; the suite of each change has one of them."""
 
 
 def find_parameter_faults(name: str, kind: str) -> list[str]:
