@@ -83,10 +83,10 @@ def bills(log, parts, policy, window):
 
 
 @pytest.mark.parametrize(
-    ("name", "policy"), sample([(name, policy) for policy in POLICIES for name in PARTS], 40)
+    ("name", "policy"), sample([(name, policy) for policy in POLICIES for name in PARTS], 20)
 )
 def test_the_schedule_is_billed_as_its_prompts(name, policy):
-    """Forty pairs of a pruning and a compaction in the suite; all where everything is taken."""
+    """Twenty pairs of a pruning and a compaction in the suite; all where everything is taken."""
 
     @settings(max_examples=examples(3))
     @given(st.integers(0, 10**6), st.sampled_from([0.0, 0.3]), st.integers(1500, 9000))

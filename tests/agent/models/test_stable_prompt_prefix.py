@@ -129,7 +129,7 @@ def pieces(kind, messages):
 
 
 @pytest.mark.parametrize("kind", ["anthropic", pytest.param("chat", marks=pytest.mark.long)])
-@pytest.mark.parametrize("name", sample(names(), 6))
+@pytest.mark.parametrize("name", sample(names(), 3))
 def test_the_wire_breaks_nothing_that_the_rules_kept(kind, name):
     requests, asked, session = talked(kind, small(name), 6)
     assert len(asked) == len(requests)

@@ -224,7 +224,7 @@ def test_hard_texts_have_the_definition_s_extract(name, role):
         assert ExtractiveSummariser().extract(talk, tokens) == by_definition(talk, tokens)
 
 
-@pytest.mark.parametrize("name", sample(list(HARD), 3))
+@pytest.mark.parametrize("name", sample(list(HARD), 1))
 @pytest.mark.parametrize("role", ["user", "tool"])
 def test_fifty_megabytes_in_one_message_cost_no_more_than_what_is_read(name, role):
     text = HARD[name] * (50_000_000 // len(HARD[name].encode("utf-8")))
