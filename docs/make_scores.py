@@ -105,7 +105,7 @@ row per run, all with the columns below. `python docs/make_scores.py` writes thi
   `plots.frontier` draws the Pareto front.
 - **Open loop.** A replay keeps the recorded messages. It estimates the bill and which items were out of sight, not what
   the agent would have done.
-- **Missing, never zero.** Shares are between 0 and 1, counts end in `_n`, money is in US dollars.
+- **Missing, never zero.** Shares are between 0 and 1 (`refilled_share` may exceed 1), counts end in `_n`, money is in US dollars.
 
 ## The bill of a replay
 
