@@ -51,7 +51,9 @@ def ctxkit(home: Path, *words: object, **more: str) -> subprocess.CompletedProce
     )
 
 
-def told(home: Path, *words: object, **more: str) -> subprocess.CompletedProcess[str]:
+def run_in_this_process(
+    home: Path, *words: object, **more: str
+) -> subprocess.CompletedProcess[str]:
     """Run the command as `ctxkit` does, but in this process, without a second of imports."""
     return _run_here(home, words, more, StringIO(), StringIO())
 
@@ -59,7 +61,7 @@ def told(home: Path, *words: object, **more: str) -> subprocess.CompletedProcess
 @cache
 def list_commands() -> tuple[str, ...]:
     """Return the names of the commands, in the order of `ctxkit --help`."""
-    _, _, listed = told(Path.cwd(), "--help").stdout.partition("\nCommands:\n")
+    _, _, listed = run_in_this_process(Path.cwd(), "--help").stdout.partition("\nCommands:\n")
     return tuple(re.findall(r"^  (\w+)", listed, re.MULTILINE))
 
 

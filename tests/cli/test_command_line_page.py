@@ -18,7 +18,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from cli.command_runner import COMMAND, environment, list_commands, told
+from cli.command_runner import COMMAND, environment, list_commands, run_in_this_process
 
 import ctxkit as ck
 
@@ -58,7 +58,7 @@ def run(folder: Path, line: str) -> tuple[int, str]:
     """Run a line in this process: eight processes that import pandas take half a minute."""
     name, *words = shlex.split(line)
     assert name == "ctxkit"
-    done = told(folder, *words)
+    done = run_in_this_process(folder, *words)
     return done.returncode, done.stdout + done.stderr
 
 

@@ -8,13 +8,15 @@ from types import SimpleNamespace
 
 import pytest
 from builders import assistant, session, summarised, usage, user
-from cli.command_runner import told
+from cli.command_runner import run_in_this_process
 
 import ctxkit as ck
 
 
 def test_a_comparison_is_that_of_the_function(home):
-    rows = json.loads(told(home, "compare", "billing", "-r", "pi", "-r", "codex", "--json").stdout)
+    rows = json.loads(
+        run_in_this_process(home, "compare", "billing", "-r", "pi", "-r", "codex", "--json").stdout
+    )
     own = ck.compare(ck.samples.path("billing"), ["pi", "codex"], progress=False)
     assert [r["rules"] for r in rows] == list(own.index)
     assert [r["cost_usd"] for r in rows] == pytest.approx(list(own["cost_usd"]))
@@ -22,7 +24,9 @@ def test_a_comparison_is_that_of_the_function(home):
 
 def test_a_sweep_sums_up_by_rules_and_keeps_its_runs(home):
     kept = home / "runs.jsonl"
-    done = told(home, "sweep", home / ".ctxkit", "-r", "pi", "-r", "none", "--out", kept)
+    done = run_in_this_process(
+        home, "sweep", home / ".ctxkit", "-r", "pi", "-r", "none", "--out", kept
+    )
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith("Cheapest: pi, $6.29, 9 % lost, but it thrashes.")
     table = done.stdout.split("\n\n")[1].splitlines()
@@ -31,21 +35,21 @@ def test_a_sweep_sums_up_by_rules_and_keeps_its_runs(home):
 
 
 def test_advice_names_the_front(home, real):
-    done = told(home, "advise", real / "claude-code", "-r", "pi", "-r", "codex")
+    done = run_in_this_process(home, "advise", real / "claude-code", "-r", "pi", "-r", "codex")
     assert (done.returncode, done.stderr) == (0, "")  # nobody sees a bar here
     assert "a session" in done.stdout
 
 
 def test_a_session_is_converted_and_nothing_is_written_over(home):
     target = home / "talk.json"
-    done = told(home, "convert", "billing", target, "--to", "openai")
+    done = run_in_this_process(home, "convert", "billing", target, "--to", "openai")
     assert done.returncode == 0
     assert "lost:" in done.stderr
     assert len(json.loads(target.read_text())["messages"]) > 600
     before = target.read_bytes()
-    assert told(home, "convert", "billing", target).returncode == 2
+    assert run_in_this_process(home, "convert", "billing", target).returncode == 2
     assert target.read_bytes() == before
-    assert told(home, "convert", "billing", target, "--replace").returncode == 0
+    assert run_in_this_process(home, "convert", "billing", target, "--replace").returncode == 0
     assert ck.read(target) == ck.read(ck.samples.path("billing"))
 
 
@@ -111,7 +115,7 @@ def _watch(home, monkeypatch, states, *words):
     set_state(0)
     monkeypatch.setattr(f"{WATCHED}.open_session", open_and_count)
     monkeypatch.setattr(f"{WATCHED}.time", SimpleNamespace(sleep=sleep))
-    done = told(home, "watch", log, "--times", len(states), *words)
+    done = run_in_this_process(home, "watch", log, "--times", len(states), *words)
     ends = [0, *ends, len(done.stdout)]
     shown = [[line.split()[0] for line in done.stdout[a:b].splitlines()] for a, b in pairwise(ends)]
     return done, shown, reads, pauses
@@ -155,7 +159,7 @@ def test_watch_needs_a_log_that_can_be_read_and_looks_each_second(home, monkeypa
     *_, pauses = _watch(home, monkeypatch, [_calls(1), None])
     assert pauses == [1.0]
     for words in (("--every", "0.09"), ("--times", "0")):
-        assert told(home, "watch", "billing", *words).returncode == 2
+        assert run_in_this_process(home, "watch", "billing", *words).returncode == 2
 
 
 def test_a_line_of_watch_has_gauge_share_size_cost_and_model(home):
@@ -173,7 +177,7 @@ def test_a_line_of_watch_has_gauge_share_size_cost_and_model(home):
         model="claude-sonnet-4-5",
     )
     ck.write(log, home / "log.jsonl")
-    assert told(home, "watch", "log.jsonl", "--times", "1").stdout.splitlines() == [
+    assert run_in_this_process(home, "watch", "log.jsonl", "--times", "1").stdout.splitlines() == [
         "#0     ████░░░░░░░░░░░░  25 %   250,000    $0.75 claude-sonnet-4-5",
         "       compaction: full",
         "       compaction: no reason is told",

@@ -5,14 +5,14 @@ from __future__ import annotations
 import re
 
 import nbformat
-from cli.command_runner import run_as_in_terminal, told
+from cli.command_runner import run_as_in_terminal, run_in_this_process
 
 import ctxkit as ck
 
 
 def test_it_answers_and_names_the_page_and_the_notebook_that_it_wrote(tmp_path):
     session = ck.read(ck.samples.path("billing"))
-    done = told(tmp_path, "demo", "shown")
+    done = run_in_this_process(tmp_path, "demo", "shown")
     assert (done.returncode, done.stderr) == (0, "")
     shown = " ".join(done.stdout.split())
     assert f"{session.calls[-1].message.usage.prompt_tokens:,} tokens" in shown
@@ -50,7 +50,7 @@ def test_a_terminal_of_80_columns_is_enough(tmp_path):
 
 def test_where_it_cannot_write_it_says_so(tmp_path):
     (tmp_path / "shown").write_text("a file")
-    done = told(tmp_path, "demo", "shown")
+    done = run_in_this_process(tmp_path, "demo", "shown")
     assert done.returncode == 2
     assert "Traceback" not in done.stderr
     assert "shown" in done.stderr

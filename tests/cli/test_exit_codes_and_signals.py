@@ -16,7 +16,7 @@ from cli.command_runner import (
     in_terminal,
     list_commands,
     run_as_in_terminal,
-    told,
+    run_in_this_process,
 )
 
 
@@ -82,7 +82,7 @@ def test_each_command_explains_itself_within_80_columns(home, name):
     ],
 )
 def test_what_cannot_be_done_is_a_sentence_and_exit_code_2(home, words, reason):
-    done = told(home, *words)
+    done = run_in_this_process(home, *words)
     assert (done.returncode, done.stdout) == (2, "" if words[0] != "report" else done.stdout)
     assert reason in done.stderr
     assert "Traceback" not in done.stderr
@@ -119,12 +119,12 @@ def test_ctrl_c_says_so_and_ends_with_130(home):
 
 def test_shells_are_given_completion(home):
     for shell in ("bash", "zsh", "fish"):
-        assert "_CTXKIT_COMPLETE" in told(home, "completion", shell).stdout
+        assert "_CTXKIT_COMPLETE" in run_in_this_process(home, "completion", shell).stdout
     asked = {"_CTXKIT_COMPLETE": "bash_complete", "COMP_CWORD": "1", "COMP_WORDS": "ctxkit sp"}
     assert ctxkit(home, **asked).stdout.split() == ["plain,spend"]
     asked |= {"COMP_CWORD": "4", "COMP_WORDS": "ctxkit compare x -r cod"}
     assert ctxkit(home, **asked).stdout.split() == ["plain,codex"]
-    told(home, "list")
+    run_in_this_process(home, "list")
     asked |= {"COMP_CWORD": "2", "COMP_WORDS": "ctxkit report bil"}
     assert "plain,billing" in ctxkit(home, **asked).stdout
 
@@ -144,14 +144,14 @@ def test_the_doctor_says_a_sentence_each(home):
     ):
         assert f" {about}: " in " ".join(done.stdout.split())
     assert "no key is set" in done.stdout
-    keyed = told(home, "doctor", OPENAI_API_KEY="sk-very-secret").stdout
+    keyed = run_in_this_process(home, "doctor", OPENAI_API_KEY="sk-very-secret").stdout
     assert "OPENAI_API_KEY is set" in keyed
     assert "very-secret" not in keyed
 
 
 def test_the_doctor_ends_with_1_where_something_is_missing(home):
     (home / "state").write_text("a file")
-    done = told(home, "doctor")
+    done = run_in_this_process(home, "doctor")
     assert done.returncode == 1
     assert "cannot be written (Not a directory)" in " ".join(done.stdout.split())
 
@@ -252,7 +252,7 @@ def test_the_doctor_says_of_each_part_what_is_missing_and_what_to_do(home, monke
 
             patch.setattr(PROCESS, import_elsewhere)
             place = home / "empty" if cause == "sessions" else home
-            done = told(place, "doctor", "--json")
+            done = run_in_this_process(place, "doctor", "--json")
         found = {r["about"]: (r["state"], r["finding"]) for r in json.loads(done.stdout)}
         assert {about: found[about] for about in expected} == expected, cause
         states = {state for state, _ in found.values()}

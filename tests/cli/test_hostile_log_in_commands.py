@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 
 import pytest
-from cli.command_runner import told
+from cli.command_runner import run_in_this_process
 from widgets.reports.hostile_logs import EVIL, SECRET, hostile, list_leaks
 
 import ctxkit as ck
@@ -59,7 +59,7 @@ def run_command(home, name: str, form: str, text: str) -> tuple[list[str], list[
     places = {"LOG": str(log), "LOGS": str(log.parent)}
     words = [places.get(word, word) for word in WORDS[name]]
     page = ["--html", "page.html"] if form == "--html" else [form] * bool(form)
-    done = told(home, name, *words, *page)
+    done = run_in_this_process(home, name, *words, *page)
     assert done.returncode in {0, 1} or done.stderr.startswith("ctxkit: "), done.stderr
     page = home / "page.html"
     assert done.stderr.endswith("written: page.html\n") == (

@@ -6,7 +6,7 @@ import json
 import shutil
 
 import pytest
-from cli.command_runner import told
+from cli.command_runner import run_in_this_process
 from cli.incomplete_logs import make_odd_logs
 from cli.test_hostile_log_in_commands import OUTPUTS, WORDS
 from conftest import sample
@@ -38,7 +38,9 @@ def test_an_odd_log_gets_an_answer_or_one_sentence(home, command, form, name):
     path.parent.mkdir()
     ck.write(LOGS[name], path)
     places = {"LOG": path, "LOGS": path.parent}
-    done = told(home, command, *(places.get(w, w) for w in WORDS[command]), *[form] * bool(form))
+    done = run_in_this_process(
+        home, command, *(places.get(w, w) for w in WORDS[command]), *[form] * bool(form)
+    )
     said = done.stderr.strip()
     if done.returncode == 2:
         assert done.stdout == ""
@@ -61,5 +63,5 @@ def test_the_usual_log_gets_an_answer_of_every_command(home):
     ck.write(LOGS["usual"], path)
     for command in ("when", "idle", "rules", "exam", "limits", "card"):
         words = [path if w == "LOG" else w for w in WORDS[command]]
-        done = told(home, command, *words)
+        done = run_in_this_process(home, command, *words)
         assert (done.returncode, "nan" in done.stdout) == (0, False), done.stderr

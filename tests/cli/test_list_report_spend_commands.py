@@ -7,7 +7,7 @@ import os
 
 import pytest
 from builders import assistant, session, summarised, usage, user
-from cli.command_runner import ctxkit, in_terminal, run_as_in_terminal, told
+from cli.command_runner import ctxkit, in_terminal, run_as_in_terminal, run_in_this_process
 
 import ctxkit as ck
 from ctxkit.cli.list_report_spend_watch_commands import sum_spend_by_group
@@ -31,7 +31,7 @@ def test_a_list_has_the_sessions_of_known_tools(home):
 
 
 def test_the_list_is_a_session_frame_in_json(home):
-    rows = json.loads(told(home, "list", "--json", "--tool", "ctxkit").stdout)
+    rows = json.loads(run_in_this_process(home, "list", "--json", "--tool", "ctxkit").stdout)
     own = ck.frame(ck.samples.path("billing"), per="session").iloc[0]
     (row,) = rows
     assert (row["session"], row["calls_n"], row["peak_tokens"]) == (
@@ -54,7 +54,7 @@ def test_the_list_is_a_session_frame_in_json(home):
     ],
 )
 def test_a_list_is_narrowed(home, words, n):
-    assert len(json.loads(told(home, "list", "--json", *words).stdout)) == n
+    assert len(json.loads(run_in_this_process(home, "list", "--json", *words).stdout)) == n
 
 
 @pytest.mark.parametrize(
@@ -68,11 +68,14 @@ def test_a_list_is_narrowed(home, words, n):
     ],
 )
 def test_a_folder_is_narrowed_by_what_its_files_are(home, words, n):
-    assert len(json.loads(told(home, "list", home, "--json", *words).stdout)) == n
-    shown = told(home, "list", home, *words).stdout
+    assert len(json.loads(run_in_this_process(home, "list", home, "--json", *words).stdout)) == n
+    shown = run_in_this_process(home, "list", home, *words).stdout
     assert shown.startswith("last " if n else "Nothing fits --since, --project and --tool")
     if words[1] in ("native", "goose"):  # what has usage
-        assert len(json.loads(told(home, "spend", home, "--json", *words).stdout)) == 2 * n
+        assert (
+            len(json.loads(run_in_this_process(home, "spend", home, "--json", *words).stdout))
+            == 2 * n
+        )
 
 
 OLDER = "older: --all shows them, --since and --tool choose.\n"
@@ -81,30 +84,33 @@ OLDER = "older: --all shows them, --since and --tool choose.\n"
 def test_a_list_reads_on_until_it_has_the_rows_that_were_asked_for(home):
     os.utime(home / ".pi" / "agent" / "sessions" / "work" / "broken.jsonl", (3e9, 3e9))
     os.utime(home / ".ctxkit" / "sessions" / "billing.jsonl", (1e9, 1e9))
-    shown = told(home, "list", "-n", "1").stdout
+    shown = run_in_this_process(home, "list", "-n", "1").stdout
     assert [line.split()[2] for line in shown.splitlines()[2:3]] == ["pi"]
     assert "BILL-4127" not in shown
     assert f"\n1 {OLDER}1 could not be read" in shown
     read = (home / "state" / "ctxkit" / "seen.jsonl").read_text()
     assert ("2026.jsonl" in read, "billing.jsonl" in read) == (True, False)
-    assert told(home, "list", "-n", "0").stdout == f"3 {OLDER}"
-    assert told(home, "list", "-n", "0", "--tool", "pi").stdout == f"2 {OLDER}"
+    assert run_in_this_process(home, "list", "-n", "0").stdout == f"3 {OLDER}"
+    assert run_in_this_process(home, "list", "-n", "0", "--tool", "pi").stdout == f"2 {OLDER}"
 
 
 def test_a_list_sums_up_its_costs(home):
-    assert "\nIn all $3.29; 1 session without a cost.\n" in told(home, "list").stdout
+    assert "\nIn all $3.29; 1 session without a cost.\n" in run_in_this_process(home, "list").stdout
     reply = {"model": "claude-sonnet-4-5"}
     child = session(user(), assistant(usage=usage(500_000, output=0), **reply), id="child")
     whole = assistant(usage=usage(1_000_000, output=0), **reply)
     folder = home / ".ctxkit" / "sessions"
     ck.write(session(user(), whole, children=(child,)), folder / "parent.jsonl")
     # at $3 per million tokens, beside the sample's $3.29
-    assert "\nIn all $6.29, $7.79 with their subagents; 1 session" in told(home, "list").stdout
-    assert "In all" not in told(home, "list", "-n", "1").stdout
+    assert (
+        "\nIn all $6.29, $7.79 with their subagents; 1 session"
+        in run_in_this_process(home, "list").stdout
+    )
+    assert "In all" not in run_in_this_process(home, "list", "-n", "1").stdout
 
 
 def test_a_tool_that_nobody_knows_is_not_answered_with_nothing(home):
-    done = told(home, "list", "--tool", "codx")
+    done = run_in_this_process(home, "list", "--tool", "codx")
     assert (done.returncode, done.stdout) == (2, "")
     assert "there is no tool 'codx'. Did you mean 'codex'?" in done.stderr
 
@@ -112,9 +118,9 @@ def test_a_tool_that_nobody_knows_is_not_answered_with_nothing(home):
 def test_what_has_no_price_has_no_cost(home):
     talk = session(user(), assistant(usage=usage(1000)), model="nobody/free")
     ck.write(talk, home / "free.jsonl")
-    (row,) = json.loads(told(home, "spend", "free.jsonl", "--json").stdout)
+    (row,) = json.loads(run_in_this_process(home, "spend", "free.jsonl", "--json").stdout)
     assert (row["total_usd"], row["unpriced_n"]) == (None, 1)
-    assert "$" not in told(home, "spend", "free.jsonl").stdout
+    assert "$" not in run_in_this_process(home, "spend", "free.jsonl").stdout
 
 
 def test_what_was_seen_is_not_read_again_until_it_changes(home):
@@ -143,12 +149,12 @@ def test_a_damaged_note_is_no_hindrance(home, damage):
     folder = home / "state" / "ctxkit"
     folder.mkdir(parents=True)
     (folder / "seen.jsonl").write_bytes(damage)
-    assert "BILL-4127" in told(home, "list").stdout
+    assert "BILL-4127" in run_in_this_process(home, "list").stdout
 
 
 def test_a_state_folder_that_cannot_be_written_is_no_hindrance(home):
     (home / "state").write_text("a file")
-    assert "BILL-4127" in told(home, "list").stdout
+    assert "BILL-4127" in run_in_this_process(home, "list").stdout
 
 
 def test_all_figures_fit_a_terminal_of_80_columns(home):
@@ -190,36 +196,38 @@ def test_a_narrow_terminal_gets_a_narrow_table(home):
 
 def test_a_session_is_named_by_path_id_beginning_title_or_last(home):
     path = home / ".ctxkit" / "sessions" / "billing.jsonl"
-    whole = json.loads(told(home, "report", path, "--json").stdout)
+    whole = json.loads(run_in_this_process(home, "report", path, "--json").stdout)
     assert (whole["session"], whole["call"]) == ("billing", 342)
     for word in ("billing", "bill-4127: the nightly export fails", "nightly", "bill"):
-        assert json.loads(told(home, "report", word, "--json").stdout) == whole
+        assert json.loads(run_in_this_process(home, "report", word, "--json").stdout) == whole
     os.utime(path, (2e9, 2e9))
-    assert json.loads(told(home, "report", "last", "--json").stdout) == whole
-    assert "Context of BILL-4127" in told(home, "report", "nightly").stdout
+    assert json.loads(run_in_this_process(home, "report", "last", "--json").stdout) == whole
+    assert "Context of BILL-4127" in run_in_this_process(home, "report", "nightly").stdout
 
 
 def test_a_name_of_two_sessions_or_none_is_a_sentence(home):
     folder = home / ".ctxkit" / "sessions"
     ck.write(ck.read([{"role": "user", "content": "x"}]), folder / "other.jsonl")
-    done = told(home, "report", "messages")
+    done = run_in_this_process(home, "report", "messages")
     assert (done.returncode, done.stdout) == (2, "")
     assert "2 sessions are meant by 'messages'" in done.stderr
-    done = told(home, "report", "biling")
+    done = run_in_this_process(home, "report", "biling")
     assert done.returncode == 2
     assert "Did you mean 'billing'?" in done.stderr
     assert len(done.stderr.splitlines()) == 1
 
 
 def test_a_report_says_first_what_is_known_already(home):
-    told(home, "list")
-    first, *rest = told(home, "report", "billing").stdout.splitlines()
+    run_in_this_process(home, "list")
+    first, *rest = run_in_this_process(home, "report", "billing").stdout.splitlines()
     assert first == "BILL-4127: the nightly export fails, 343 calls, $3.29 (recorded)"
     assert "tool results" in "\n".join(rest)
 
 
 def test_a_report_in_json_adds_up(home):
-    found = json.loads(told(home, "report", "billing", "--json", "--call", "100").stdout)
+    found = json.loads(
+        run_in_this_process(home, "report", "billing", "--json", "--call", "100").stdout
+    )
     assert found["call"] == 100
     assert sum(p["tokens"] for p in found["parts"]) == found["prompt_tokens"]
 
@@ -227,18 +235,18 @@ def test_a_report_in_json_adds_up(home):
 def test_pages_open_offline(home):
     for words in (["report", "billing"], ["spend"]):
         page = home / "page.html"
-        done = told(home, *words, "--html", page)
+        done = run_in_this_process(home, *words, "--html", page)
         assert done.returncode == 0, done.stderr
         text = page.read_text()
         assert "Content-Security-Policy" in text
         assert "\x1b" not in text
         page.unlink()
-    assert told(home, "list", "--html", home / "none" / "page.html").returncode == 2
+    assert run_in_this_process(home, "list", "--html", home / "none" / "page.html").returncode == 2
 
 
 @pytest.mark.parametrize("by", ["day", "week", "month", "model", "project", "tool", "session"])
 def test_what_was_spent_adds_up_however_it_is_parted(home, by):
-    rows = json.loads(told(home, "spend", "--by", by, "--json").stdout)
+    rows = json.loads(run_in_this_process(home, "spend", "--by", by, "--json").stdout)
     assert sum(r["total_usd"] for r in rows) == pytest.approx(3.288617)
     assert sum(r["calls_n"] for r in rows) == 343
 
@@ -305,15 +313,18 @@ def test_each_group_has_its_name_its_order_and_its_sums():
 
 
 def test_rows_are_summed_up_where_there_are_two(home):
-    days = told(home, "spend").stdout
+    days = run_in_this_process(home, "spend").stdout
     assert "\nIn all $3.29 for 343 calls.\n" in days
-    assert "In all" not in told(home, "spend", "--by", "model").stdout
+    assert "In all" not in run_in_this_process(home, "spend", "--by", "model").stdout
 
 
 def test_spent_by_day_are_the_days_of_the_calls(home):
     calls = ck.frame(ck.samples.path("billing"), per="call")
     days = calls.groupby(calls["ts"].dt.strftime("%Y-%m-%d"))["cost_usd"].sum()
-    rows = {r["day"]: r["total_usd"] for r in json.loads(told(home, "spend", "--json").stdout)}
+    rows = {
+        r["day"]: r["total_usd"]
+        for r in json.loads(run_in_this_process(home, "spend", "--json").stdout)
+    }
     assert list(rows) == list(days.index)
     summaries = ck.frame(ck.samples.path("billing"), per="session")["summaries_usd"].iloc[0]
     last = days.index[-1]
@@ -363,7 +374,10 @@ def test_a_title_shows_no_secret():
 def test_last_is_the_newest_that_is_a_session(home):
     os.utime(home / ".ctxkit" / "sessions" / "billing.jsonl", (2e9, 2e9))
     os.utime(home / ".pi" / "agent" / "sessions" / "work" / "broken.jsonl", (3e9, 3e9))
-    assert json.loads(told(home, "report", "last", "--json").stdout)["session"] == "billing"
+    assert (
+        json.loads(run_in_this_process(home, "report", "last", "--json").stdout)["session"]
+        == "billing"
+    )
 
 
 def test_subagents_are_not_listed_nor_billed_twice(home, real):
@@ -371,7 +385,7 @@ def test_subagents_are_not_listed_nor_billed_twice(home, real):
 
     project = home / ".claude" / "projects" / "p"
     shutil.copytree(real / "claude-code", project)
-    rows = json.loads(told(home, "list", "--json", "--tool", "claude-code").stdout)
+    rows = json.loads(run_in_this_process(home, "list", "--json", "--tool", "claude-code").stdout)
     whole = ck.read_all(project, progress=False)
     assert sorted(r["session"] for r in rows) == sorted(s.id for s in whole)
     billed = ck.frame(whole, per="session", children=True)
@@ -386,10 +400,10 @@ def test_subagents_are_not_listed_nor_billed_twice(home, real):
 
 def test_sessions_are_kept_and_only_what_is_new_again(home, tmp_path):
     archive = str(tmp_path / "kept")
-    done = told(home, "keep", archive, "--tool", "pi")
+    done = run_in_this_process(home, "keep", archive, "--tool", "pi")
     assert (done.returncode, done.stderr) == (0, "")
     assert "new" in done.stdout
-    rows = json.loads(told(home, "keep", archive, "--tool", "pi", "--json").stdout)
+    rows = json.loads(run_in_this_process(home, "keep", archive, "--tool", "pi", "--json").stdout)
     assert {row["what"] for row in rows} == {"same"}
-    wrong = told(home, "keep", archive, "--tool", "no-such-tool")
+    wrong = run_in_this_process(home, "keep", archive, "--tool", "no-such-tool")
     assert (wrong.returncode, wrong.stdout) == (2, "")

@@ -8,7 +8,7 @@ import shutil
 import pandas as pd
 import pytest
 from builders import assistant, session, summarised, usage, user
-from cli.command_runner import told
+from cli.command_runner import run_in_this_process
 
 import ctxkit as ck
 from ctxkit.metrics import session_bill
@@ -61,7 +61,7 @@ def test_a_summary_without_a_price_leaves_the_session_without_a_cost_in_every_vi
     path = ck.write(log, tmp_path / "log.jsonl").path
     [on_board], [listed] = (
         ck.board(path, seconds=None).rows,
-        json.loads(told(tmp_path, "list", path, "--json").stdout),
+        json.loads(run_in_this_process(tmp_path, "list", path, "--json").stdout),
     )
     assert on_board.usd is listed["cost_usd"] is ck.spend(log).cost_usd is None
     assert ck.spend(log).total_usd == pytest.approx(row.calls_usd)
@@ -95,7 +95,7 @@ def test_several_sessions_are_spent_together():
 
 def test_a_folder_has_one_total_in_spend_and_in_the_command_line(real, tmp_path):
     folder = real / "claude-code"
-    rows = json.loads(told(tmp_path, "spend", folder, "--json").stdout)
+    rows = json.loads(run_in_this_process(tmp_path, "spend", folder, "--json").stdout)
     whole = ck.spend(ck.read_all(folder, progress=False))
     assert sum(r["total_usd"] or 0.0 for r in rows) == pytest.approx(whole.total_usd)
     children = sum(usd for s in whole.spends for _, usd in s.children)
@@ -113,7 +113,7 @@ def test_a_folder_has_one_total_on_the_board_in_the_list_and_in_the_frames(
     folder = shutil.copytree(real / "claude-code", tmp_path / "logs")
     (folder / "damaged.jsonl").write_text("{")
     whole, board = ck.read_all(folder, progress=False), ck.board(folder, seconds=None)
-    rows = json.loads(told(tmp_path, "list", folder, "--all", "--json").stdout)
+    rows = json.loads(run_in_this_process(tmp_path, "list", folder, "--all", "--json").stdout)
     own, each = (ck.frame(whole, per="session", children=c) for c in (False, True))
     total = pytest.approx(ck.spend(whole).total_usd)
     assert each["cost_usd"].sum() == sum(r.usd for r in board.rows) == total
