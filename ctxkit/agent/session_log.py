@@ -349,7 +349,7 @@ class SessionLog:
         except ProcessLookupError:
             return True
         except (OSError, OverflowError):
-            return False
+            pass  # a process of another user, or no number of a process
         return False
 
     def _load_or_create(self, new_session: Session) -> Session:

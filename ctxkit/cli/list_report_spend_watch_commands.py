@@ -509,7 +509,7 @@ def format_calls_and_compactions(session: Session) -> Iterator[str]:
     calls = dict(zip(columns["position"], range(len(columns["call"])), strict=True))
     for position, entry in enumerate(session.path):
         if isinstance(entry, Edit):
-            yield f"       compaction: {sanitize_line(entry.reason or 'no reason is told', 60)}"
+            yield f"       compaction: {sanitize_line(entry.reason or 'no reason given', 60)}"
         elif position in calls:
             yield _format_call({name: values[calls[position]] for name, values in columns.items()})
 

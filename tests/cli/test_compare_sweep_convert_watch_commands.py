@@ -180,7 +180,7 @@ def test_a_line_of_watch_has_gauge_share_size_cost_and_model(home):
     assert run_in_this_process(home, "watch", "log.jsonl", "--times", "1").stdout.splitlines() == [
         "#0     ████░░░░░░░░░░░░  25 %   250,000    $0.75 claude-sonnet-4-5",
         "       compaction: full",
-        "       compaction: no reason is told",
+        "       compaction: no reason given",
         "#1     ████████████████ 100 % 1,000,000    $3.00 claude-sonnet-4-5",
         f"       compaction: {'r' * 59}…",
         "#2         1,000          nobody-7b",

@@ -284,7 +284,7 @@ def render_comparison_report(frame: Comparison) -> str:
         ),
         PageSection("All figures", _all_columns_html(frame)),
     ]
-    title = f"{sanitize_line(session, 80)}: {len(frame)} settings compared"
+    title = f"{sanitize_line(session, 80)}: {pluralize(len(frame), 'setting')} compared"
     head = f'<p class="soft">{escape_html(get_program_name_and_version())}</p>'
     return render_page(title, head, sections, plotly=_has_calls(replays))
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from ctxkit._internal.formatting_and_sanitizing import sanitize_line, sanitize_text
+from ctxkit._internal.formatting_and_sanitizing import pluralize, sanitize_line, sanitize_text
 from ctxkit.errors import BadArguments
 from ctxkit.experiments.score_columns import SCORE_COLUMN_NAMES, build_score_frame
 from ctxkit.experiments.sweep_runs import summarise_runs_with_pareto_front
@@ -123,7 +123,8 @@ def make_comparison_cells(frame: Comparison) -> Iterator[Any]:
     """
     replays = getattr(frame, "replays", {})
     yield make_markdown_cell(
-        f"# {escape_markdown(str(frame['session'].iloc[0]), 80)}: {len(frame)} settings compared",
+        f"# {escape_markdown(str(frame['session'].iloc[0]), 80)}: "
+        f"{pluralize(len(frame), 'setting')} compared",
         "What these figures rest on:",
         sentences=describe_runs_cost_accuracy(frame),
     )

@@ -259,7 +259,8 @@ def _describe_last_error(row: Any) -> str:
     """Return a sentence on why the last compaction failed or was refused, and what followed."""
     why = sanitize_line(shorten_litellm_error(row.error), 240).rstrip(".")
     if row.kind in ATTEMPT_OUTCOMES:
-        return f"The last was {row.kind} ({why}): the history is as it was."
+        verb = "failed" if row.kind == "failed" else f"was {row.kind}"
+        return f"The last {verb} ({why}): the history is as it was."
     return f"The last summary failed ({why}): a note stands in the place of what it took."
 
 

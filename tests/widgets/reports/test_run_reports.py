@@ -500,7 +500,7 @@ def test_the_last_section_of_a_comparison_has_every_column_that_has_a_figure():
     assert by_name["vs_recorded"][:2] == ["–", "cheaper"]
     long = scores(RECORDED | {"rules": "r" * 61, "session": "s" * 81})
     page = render_comparison_report(Comparison(long))
-    assert list_texts("h1", page) == ["s" * 79 + "…: 1 settings compared"]
+    assert list_texts("h1", page) == ["s" * 79 + "…: 1 setting compared"]
     assert read_table(read_sections(page)["All figures"]).heads[1] == "r" * 59 + "…"
 
 

@@ -381,7 +381,7 @@ def test_a_table_of_compactions_says_why_each_was_due_and_what_came_of_it():
     )
     table = tabulate_compactions(tried)
     assert table.caption == (
-        f"0 compactions, 2 attempts without an effect. The last was failed ({'w' * 239}…): the history is as it was."
+        f"0 compactions, 2 attempts without an effect. The last failed ({'w' * 239}…): the history is as it was."
     )
     assert table.plain()[0] == (
         "–",
