@@ -73,44 +73,6 @@ def test_a_picture_has_the_colours_of_its_page_and_says_how_many_rows_it_leaves_
     assert "soonest 1 of" not in card._replace(needed=card.needed[:1], needed_n=1).to_svg()
 
 
-def test_a_picture_has_a_line_for_each_figure_and_value_one_below_the_other():
-    card = make_card(ck.samples.path("billing"))
-    rows = re.findall(r'<text x="20" y="(\d+)" xml:space="preserve">(.*?)</text>', card.to_svg())
-    lines = [text for _, text in rows]
-    assert lines[:10] == [
-        "A compaction took 83 values, 16 were needed later", "",
-        "tokens before: 40,224", "tokens after: 11,045", "needed later: 19 %",
-        "the soonest after: 2 calls", "price: $0.02", "",
-        "Needed later, after how many calls, the soonest 12 of 16:",
-        "     2  pytest -q tests/test_dunning.py",
-    ]  # fmt: skip
-    assert lines[20:22] == ["    28  tests/test_usage.py", ""]
-    assert " ".join(lines[22:]) == " ".join(card.notes)
-    assert [int(y) for y, _ in rows] == list(range(35, 35 + 22 * len(rows), 22))
-    assert 'viewBox="0 0 640 616"' in card.to_svg(), "two lines of 22 for the margins"
-    assert repr(card).splitlines() == [lines[0], *lines[2:7]]
-
-
-def test_a_page_has_the_figures_of_the_picture():
-    card = make_card(ck.samples.path("billing"))
-    page = card.to_html()
-    assert re.findall("<h2>(.*?)</h2>", page) == [
-        "Needed later, after how many calls, the soonest 12 of 16", "What went", "What this means",
-    ]  # fmt: skip
-    assert re.findall("<dt>(.*?)</dt><dd>(.*?)</dd>", page) == list(card.facts)
-    heads = re.findall(r'<th scope="col"( class="n")?>(.*?)</th>', page)
-    assert [(text, bool(number)) for number, text in heads] == [
-        ("value", False), ("kind", False), ("needed after (calls)", True), ("fate", False),
-        ("kind", False), ("values", True),
-    ]  # fmt: skip
-    cells = re.findall("<td[^>]*>(.*?)</td>", page)
-    assert cells[1:3] == ["command", "2"]
-    assert [tuple(pair) for pair in zip(cells[48::2], cells[49::2], strict=True)] == [
-        (family, f"{n:,}") for family, n in card.removed_by_family.items()
-    ]
-    assert sum(card.removed_by_family.values()) == 83
-
-
 def test_a_card_is_small_and_has_no_script_of_the_log():
     for name in SAMPLES:
         card = make_card(ck.samples.path(name))
@@ -281,13 +243,13 @@ def test_a_page_of_a_card_has_the_same_figures_in_tables():
     assert list_texts("title", page) == list_texts("h1", page) == [TITLE]
     assert read_pairs(page.partition("<section>")[0]) == FACTS
     assert "newPlot" not in page.replace("Plotly.relayout", "")
-    shown = read_sections(page)
-    assert [*shown] == [
+    sections = read_sections(page)
+    assert [*sections] == [
         "Needed later, after how many calls, the soonest 2 of 1,125",
         "What went",
         "What this means",
     ]
-    needed, removed = (read_table(html) for html in list(shown.values())[:2])
+    needed, removed = (read_table(html) for html in list(sections.values())[:2])
     assert needed == PageTable(
         "",
         ["value", "kind", "needed after (calls)", "fate"],
@@ -300,7 +262,7 @@ def test_a_page_of_a_card_has_the_same_figures_in_tables():
     assert removed == PageTable(
         "", ["kind", "values"], [["path", "1,200"], ["<id>", "300"]], ["values"]
     )
-    assert list_texts("li", shown["What this means"]) == NOTES
+    assert list_texts("li", sections["What this means"]) == NOTES
     all_needed = CARD._replace(needed_n=2)
     assert next(iter(read_sections(all_needed.to_html()))) == "Needed later, after how many calls"
 

@@ -223,8 +223,8 @@ def test_a_notebook_of_a_session_has_each_cell_in_order():
 def test_a_notebook_of_a_session_without_calls_ends_with_the_session():
     cells = list(make_session_cells(session(user("hi"), summarised([]))))
     assert [kind for kind, _, _ in outline(cells)] == ["markdown", "code", "markdown", "code"]
-    told = list(make_session_cells(session(user("hi"), assistant("y"))))
-    assert "for edit in" not in " ".join(c.source for c in told)
+    without_edits = list(make_session_cells(session(user("hi"), assistant("y"))))
+    assert "for edit in" not in " ".join(c.source for c in without_edits)
 
 
 def test_a_notebook_of_a_comparison_has_its_figures_and_its_record():
@@ -334,8 +334,8 @@ def test_text_of_a_markdown_cell_is_escaped_and_empty_paragraphs_are_left_out():
     assert escape_markdown("x" * 9, 8) == "x" * 7 + "…"
 
 
-class Shown:
-    """A value with displays that are given."""
+class ValueWithDisplays:
+    """A value that a front end shows in the given ways."""
 
     def __init__(self, **displays):
         for name, shown in displays.items():
@@ -348,10 +348,10 @@ class Shown:
 @pytest.mark.parametrize(
     ("value", "data"),
     [
-        (Shown(mimebundle={"text/plain": "a\x00", "application/x+json": (1, 2)}), {"text/plain": "a", "application/x+json": [1, 2]}),
-        (Shown(mimebundle=({"text/plain": "a"}, {"meta": 1}), html="b"), {"text/plain": "a"}),
-        (Shown(mimebundle=None, html="<b>\x1b</b>"), {"text/plain": "plain \x1b[31m", "text/html": "<b></b>"}),
-        (Shown(html=None), {"text/plain": "plain \x1b[31m"}),
+        (ValueWithDisplays(mimebundle={"text/plain": "a\x00", "application/x+json": (1, 2)}), {"text/plain": "a", "application/x+json": [1, 2]}),
+        (ValueWithDisplays(mimebundle=({"text/plain": "a"}, {"meta": 1}), html="b"), {"text/plain": "a"}),
+        (ValueWithDisplays(mimebundle=None, html="<b>\x1b</b>"), {"text/plain": "plain \x1b[31m", "text/html": "<b></b>"}),
+        (ValueWithDisplays(html=None), {"text/plain": "plain \x1b[31m"}),
         ((3, 4), {"text/plain": "(3, 4)"}),
     ],
     ids=["bundle", "bundle with metadata", "html", "no html", "plain"],
@@ -377,7 +377,7 @@ def test_a_cell_without_a_value_has_no_output_and_nan_is_refused():
     assert make_code_cell("x", 0).outputs[0].data == {"text/plain": "0"}
     assert make_code_cell("x", hidden=True).metadata == {"jupyter": {"source_hidden": True}}
     with pytest.raises(ValueError, match="JSON"):
-        make_code_cell("x", Shown(mimebundle={"application/x+json": float("nan")}))
+        make_code_cell("x", ValueWithDisplays(mimebundle={"application/x+json": float("nan")}))
 
 
 def test_the_file_of_a_notebook_names_its_kernel_and_numbers_its_cells():

@@ -22,7 +22,6 @@ from widgets.reports.page_reading import (
 from widgets.reports.score_frames import BROKEN, RECORDED, TIGHT, scores, sweep_rows
 
 import ctxkit as ck
-from ctxkit._internal import format_usd
 from ctxkit.errors import BadArguments
 from ctxkit.experiments import SCORE_COLUMNS, Comparison
 from ctxkit.widgets.reports.html_reports import (
@@ -88,98 +87,6 @@ def test_a_comparison_says_first_what_it_rests_on_and_shows_its_figures(comparis
         assert f"{tokens:,}" in said
 
 
-def sections(path) -> dict[str, str]:
-    """The sections of a page by their headings, in order."""
-    return dict(re.findall(r"<section><h2>(.*?)</h2>(.*?)</section>", body(path), re.DOTALL))
-
-
-def heads(html) -> list[str]:
-    return re.findall(r'<th scope="col"[^>]*>(.*?)</th>', html)
-
-
-def cells(html) -> list[str]:
-    return re.findall(r"<td[^>]*>(.*?)</td>", html)
-
-
-def test_a_section_of_a_comparison_has_its_heading_and_its_columns(tmp_path):
-    frame = ck.compare(grown("one"), ["none", "tyrum"])
-    frame["note"] = "odd"
-    frame["error"] = pd.array([None, None, "broke"], dtype="string")
-    found = sections(ck.export(frame, tmp_path / "c.html"))
-    assert list(found) == [
-        "What these figures rest on", "What each would have cost",
-        "How the context would have grown", "How the compactions held", "What was lost",
-        "What is odd", "What failed", "All figures",
-    ]  # fmt: skip
-    cost = found["What each would have cost"]
-    assert heads(cost) == [
-        "rules", "calls", "prompt tokens", "peak tokens", "cost $", "real run low $",
-        "real run high $", "vs recorded", "input $", "output $", "summaries $",
-    ]  # fmt: skip
-    assert cells(cost)[:11] == [
-        "recorded", "12", "312,000", "48,000", format_usd(frame["cost_usd"].iloc[0]),
-        "–", "–", "–", format_usd(frame["input_usd"].iloc[0]), "$0.0018", "$0.00",
-    ]  # fmt: skip
-    assert "<caption>Dollars of prompts" in cost
-    assert 'id="growth"' in found["How the context would have grown"]
-    assert heads(found["How the compactions held"])[:3] == ["rules", "compactions", "not paid back"]
-    lost = found["What was lost"]
-    assert heads(lost)[:6] == [
-        "rules", "items", "retained", "recoverable", "lost", "reused items",
-    ]  # fmt: skip
-    assert "<caption>Needed-later loss: " in lost
-    assert heads(found["What is odd"]) == ["session", "rules", "note"]
-    assert cells(found["What is odd"]) == [
-        *("one", "recorded", "odd"), *("one", "none", "odd"), *("one", "tyrum", "odd"),
-    ]  # fmt: skip
-    assert heads(found["What failed"]) == ["session", "rules", "why"]
-    assert cells(found["What failed"]) == ["one", "tyrum", "broke"]
-    whole = found["All figures"]
-    assert heads(whole) == ["figure", "recorded", "none", "tyrum", "meaning"]
-    assert cells(whole)[:4] == ["calls_n", "12", "12", "12"]
-
-
-def test_a_section_of_a_sweep_has_its_heading_and_its_columns(runs, tmp_path):
-    frame = runs.copy()
-    frame["needed_later_loss"] = [0.1, 0.2, 0.3, 0.4]
-    frame["note"] = pd.array([None, "odd", None, None], dtype="string")
-    frame["error"] = pd.array(["broke", None, None, None], dtype="string")
-    found = sections(ck.export(frame, tmp_path / "s.html"))
-    assert list(found) == [
-        "What these figures rest on", "Dollars against loss", "Settings", "What failed",
-        "What is odd", "Runs",
-    ]  # fmt: skip
-    assert 'id="frontier"' in found["Dollars against loss"]
-    assert heads(found["Settings"]) == [
-        "rules", "on the Pareto front", "sessions", "failed", "cost $", "needed later, lost",
-        "not paid back",
-    ]  # fmt: skip
-    settings = [cells(row) for row in found["Settings"].split("<tr>")[2:]]
-    assert [row[2:4] for row in settings] == [["2*", "1"], ["2*", "0"]]
-    assert cells(found["What failed"])[2] == "broke"
-    assert cells(found["What is odd"])[2] == "odd"
-    assert heads(found["Runs"]) == [
-        "rules", "session", "context window", "cost $", "prompt tokens", "peak tokens",
-        "compactions", "not paid back", "needed later loss",
-    ]  # fmt: skip
-    assert cells(found["Runs"])[:3] == [frame["rules"].iloc[0], "one", "32,000"]
-
-
-def test_tables_of_runs_cut_names_and_rows():
-    frame = pd.DataFrame({"session": "s" * 99, "rules": "r" * 199, "error": "e" * 999,
-                          "calls_n": range(1, 302)})  # fmt: skip
-    failed = list_failed_runs(frame)
-    assert failed == [("s" * 79 + "…", "r" * 99 + "…", "e" * 299 + "…")] * 300
-    table = render_runs_table(frame, ["calls_n"], caption="Calls.")
-    assert "<caption>The first 300 of 301. Calls.</caption>" in table
-    assert cells(table)[-2:] == ["r" * 99 + "…", "300"]
-    assert re.findall("<th scope[^>]*>", table)[1] == '<th scope="col" class="n">'
-    assert "<caption>Calls.</caption>" in render_runs_table(
-        frame.head(300), ["calls_n"], caption="Calls."
-    )
-    assert render_runs_table(frame.assign(calls_n=pd.NA), ["calls_n"]) == ""
-
-
 def test_a_sweep_marks_few_sessions_and_names_every_setting(runs, tmp_path):
     said = words(ck.export(runs, tmp_path / "s.html"))
     assert "Only 2 sessions" in said
@@ -238,77 +145,6 @@ def test_what_cannot_be_checked_is_said_not_made_up():
     assert "%" not in bare
     replayed = ck.replay(grown("one"), ck.presets.none())
     assert describe_session_cost_accuracy(replayed)[0].startswith("Open loop")
-
-
-BASES = {
-    "session": ["a", "b"], "prediction_error": [0.01, -0.05], "prediction_low": None,
-    "prediction_high": None, "prediction_note": None, "closure_error": [0.001, -0.002],
-    "unexplained_miss_share": [0.1, 0.3], "priced_share": [1.0, 0.5], "counter": ["c", "d"],
-    "counter_error": [0.1, -0.2],
-}  # fmt: skip
-CLOSED = "The books close within 0.20 %, which says that prices are put right, and no more."
-MISSED = "20.0 % of the calls missed the cache without an explanation"
-
-
-@pytest.mark.parametrize(("changed", "sentences"), [
-    ({}, [
-        ("Prediction error, without the reads of the session: median 3.0 %, largest -5.0 % (b),"
-        f" over 2 of 2 sessions. {CLOSED} Differences in dollars of about that size mean nothing."),
-        f"{MISSED} (the most of a session: 30.0 %).",
-        "75 % of the billed calls have a price; without one, dollars are missing.",
-        ("Tokens are counted by c, d, whose plain count is -20 % to +10 % off the recorded growth;"
-        " sizes are scaled to the recorded usage where there is one."),
-    ]),
-    # 3 % is small beside the differences; a session without an error is counted apart
-    ({"prediction_error": [None, 0.03], "closure_error": None, "priced_share": 1.0,
-      "unexplained_miss_share": [None, 0.2], "counter": "c", "counter_error": [0.1, None]}, [
-        ("Prediction error, without the reads of the session: median 3.0 %, largest +3.0 % (b),"
-        " over 1 of 2 sessions."),
-        f"{MISSED}.",
-        ("Tokens are counted by c, whose plain count is +10 % off the recorded growth;"
-        " sizes are scaled to the recorded usage where there is one."),
-    ]),
-    ({"prediction_error": None, "unexplained_miss_share": None, "priced_share": None,
-      "counter_error": None}, [
-        ("Prediction error: unknown. Without a cache split and known prices the cache model cannot"
-        " be checked against the record, so trust its dollars less than their order."),
-        "Tokens are counted by c, d; no recorded usage shows how far off that is.",
-    ]),
-    ({"counter": None}, ["No run has a figure, so nothing could be checked."]),
-    ({"session": "a", "unexplained_miss_share": [0.2, 0.9], "priced_share": None,
-      "counter_error": None, "prediction_error": 0.01, "closure_error": None}, [
-        ("Prediction error: The cost model, which does not see this session's cache reads, predicts"
-        " its input cost 1.0 % too high."),
-        f"{MISSED}.",
-        "Tokens are counted by c; no recorded usage shows how far off that is.",
-    ]),
-])  # fmt: skip
-def test_what_runs_rest_on_is_said_once_a_session(changed, sentences):
-    said = describe_runs_cost_accuracy(pd.DataFrame({**BASES, **changed}, index=range(2)))
-    assert said[0].startswith("Open loop: a replay keeps the recorded trajectory.")
-    assert said[1:] == sentences
-
-
-@pytest.mark.parametrize(("count", "changed", "attrs", "sentences"), [
-    (5, {}, {}, []),
-    (4, {}, {}, ["Only 4 sessions: what holds here may not hold for others."]),
-    (1, {}, {}, ["Only 1 session: what holds here may not hold for others."]),
-    (5, {"session": [*"01233"]}, {}, [
-        "Only 4 sessions: what holds here may not hold for others."]),
-    (5, {"needed_later_loss": [0.1, None, None, None, None]}, {"interrupted": False}, []),
-    (5, {"needed_later_loss": None}, {}, [
-        ("Loss was not worked out (loss=True of a sweep does), so the cheapest setting may lose the"
-        " most.")]),
-    (5, {"error": ["broke", None, "broke", None, None]}, {}, [
-        "2 of 5 runs failed and are in no mean."]),
-    (5, {}, {"interrupted": True}, [
-        "The sweep was interrupted: not every session met every setting."]),
-])  # fmt: skip
-def test_what_a_sweep_cannot_say_is_said(count, changed, attrs, sentences):
-    plain = {"session": [*map(str, range(count))], "needed_later_loss": 0.0, "error": None}
-    frame = pd.DataFrame({**plain, **changed})
-    frame.attrs.update(attrs)
-    assert describe_sweep_caveats(frame) == sentences
 
 
 def test_a_session_says_which_calls_missed_the_cache_and_which_have_a_price():
@@ -412,13 +248,13 @@ def test_a_comparison_shows_each_section_of_its_figures():
         == 1
     )
     assert "newPlot(" not in page
-    shown = read_sections(page)
-    assert [*shown] == [
+    sections = read_sections(page)
+    assert [*sections] == [
         *("What these figures rest on", "What each would have cost", "How the compactions held"),
         *("What was lost", "What is odd", "What failed", "All figures"),
     ]
-    assert list_texts("li", shown["What these figures rest on"])[0].startswith("Open loop: ")
-    costs = read_table(shown["What each would have cost"])
+    assert list_texts("li", sections["What these figures rest on"])[0].startswith("Open loop: ")
+    costs = read_table(sections["What each would have cost"])
     assert costs.caption == "Dollars of prompts, replies and summaries, without those of subagents."
     assert costs.heads == [
         *(
@@ -438,7 +274,7 @@ def test_a_comparison_shows_each_section_of_its_figures():
         ["<tight>", "1,200", "1,250,000", "45,000", "$1.75", "$1.80", "$2.40", "cheaper", "–", "–", "–"],
         ["broken", *["–"] * 10],
     ]  # fmt: skip
-    held = read_table(shown["How the compactions held"])
+    held = read_table(sections["How the compactions held"])
     assert (held.caption, held.heads, held.rows[0]) == (
         "",
         ["rules", "compactions", "not paid back", "token savings", "message savings", "summary tokens",
@@ -447,7 +283,7 @@ def test_a_comparison_shows_each_section_of_its_figures():
     )  # fmt: skip
     assert held.numbers == held.heads[1:-1]
     assert held.rows[1] == ["<tight>", "5", *["–"] * 5, "yes"]
-    lost = read_table(shown["What was lost"])
+    lost = read_table(sections["What was lost"])
     assert lost.heads == [
         *(
             "rules",
@@ -479,17 +315,17 @@ def test_a_comparison_shows_each_section_of_its_figures():
         "Summary recall",
     ]
     odd = PageTable("", ["session", "rules", "note"], [["s-1", "<tight>", "<odd>"]], [])
-    assert read_table(shown["What is odd"]) == odd
+    assert read_table(sections["What is odd"]) == odd
     failed = PageTable("", ["session", "rules", "why"], [["s-1", "broken", "no <window>"]], [])
-    assert read_table(shown["What failed"]) == failed
+    assert read_table(sections["What failed"]) == failed
 
 
 def test_the_last_section_of_a_comparison_has_every_column_that_has_a_figure():
-    shown = read_sections(render_comparison_report(Comparison(scores(RECORDED, TIGHT))))[
+    sections = read_sections(render_comparison_report(Comparison(scores(RECORDED, TIGHT))))[
         "All figures"
     ]
-    assert shown.startswith("<details><summary>Every column, with its meaning</summary>")
-    table = read_table(shown)
+    assert sections.startswith("<details><summary>Every column, with its meaning</summary>")
+    table = read_table(sections)
     assert table.heads == ["figure", "recorded", "<tight>", "meaning"]
     assert table.numbers == ["recorded", "<tight>"]
     apart = {"session", "rules", "note", "error"}
@@ -505,9 +341,9 @@ def test_the_last_section_of_a_comparison_has_every_column_that_has_a_figure():
 
 
 def test_sections_of_a_comparison_without_figures_are_left_out():
-    shown = read_sections(render_comparison_report(Comparison(scores(BROKEN))))
-    assert [*shown] == ["What these figures rest on", "What failed", "All figures"]
-    assert list_texts("li", shown["What these figures rest on"])[1:] == [
+    sections = read_sections(render_comparison_report(Comparison(scores(BROKEN))))
+    assert [*sections] == ["What these figures rest on", "What failed", "All figures"]
+    assert list_texts("li", sections["What these figures rest on"])[1:] == [
         "No run has a figure, so nothing could be checked."
     ]
     assert list_texts("h1", render_comparison_report(Comparison(scores()))) == [
@@ -596,8 +432,8 @@ def test_a_sweep_shows_each_section_of_its_figures():
     ]
     assert 'Plotly.newPlot("frontier"' in page
     assert len(page) > 4_000_000
-    shown = read_sections(page)
-    assert [*shown] == [
+    sections = read_sections(page)
+    assert [*sections] == [
         *(
             "What these figures rest on",
             "Dollars against loss",
@@ -607,11 +443,11 @@ def test_a_sweep_shows_each_section_of_its_figures():
             "Runs",
         ),
     ]
-    assert list_texts("li", shown["What these figures rest on"])[-2:] == [
+    assert list_texts("li", sections["What these figures rest on"])[-2:] == [
         "Only 2 sessions: what holds here may not hold for others.",
         "2 of 6 runs failed and are in no mean.",
     ]
-    settings = read_table(shown["Settings"])
+    settings = read_table(sections["Settings"])
     assert settings == PageTable(
         "Means over sessions with their 90 % intervals; on the Pareto front: dominated by none. *:"
         " fewer than 5 sessions.",
@@ -623,14 +459,14 @@ def test_a_sweep_shows_each_section_of_its_figures():
         ],
         ["sessions", "failed", "cost $", "needed later, lost", "not paid back"],
     )  # fmt: skip
-    assert read_table(shown["What failed"]).rows == [
+    assert read_table(sections["What failed"]).rows == [
         ["one", "bad", "no window"],
         ["two", "bad", "no window"],
     ]
-    assert read_table(shown["What failed"]).heads == ["session", "rules", "why"]
-    assert read_table(shown["What is odd"]).heads == ["session", "rules", "note"]
-    assert read_table(shown["What is odd"]).rows == [["two", "big", "is odd"]]
-    runs = read_table(shown["Runs"])
+    assert read_table(sections["What failed"]).heads == ["session", "rules", "why"]
+    assert read_table(sections["What is odd"]).heads == ["session", "rules", "note"]
+    assert read_table(sections["What is odd"]).rows == [["two", "big", "is odd"]]
+    runs = read_table(sections["Runs"])
     assert (runs.caption, runs.heads) == (
         "",
         ["rules", "session", "window", "keep", "cost $", "prompt tokens", "peak tokens", "compactions",
@@ -669,9 +505,9 @@ def test_a_sweep_of_enough_sessions_has_no_star_and_no_caveat(monkeypatch):
     many = [
         {"session": "s", "rules": f"r{i:03}" + "x" * 97, "cost_usd": float(i)} for i in range(4)
     ]
-    shown = read_sections(render_sweep_report(scores(*many)))
-    assert [*shown] == ["What these figures rest on", "Settings", "Runs"]
-    settings = read_table(shown["Settings"])
+    sections = read_sections(render_sweep_report(scores(*many)))
+    assert [*sections] == ["What these figures rest on", "Settings", "Runs"]
+    settings = read_table(sections["Settings"])
     assert [row[0] for row in settings.rows] == [f"r{i:03}" + "x" * 95 + "…" for i in range(3)]
     assert make_frontier_chart(scores(*many)) is None
 
@@ -684,6 +520,11 @@ def test_the_caveats_of_a_sweep_are_said_one_by_one():
     )
     assert describe_sweep_caveats(scores(*four)) == [f"Only 4 sessions: {few}"]
     assert describe_sweep_caveats(scores(four[0])) == [f"Only 1 session: {few}"]
+    again = {"session": "s3", "rules": "other", "needed_later_loss": None}
+    assert describe_sweep_caveats(scores(*four, again)) == [f"Only 4 sessions: {few}"]
+    partly = scores(four[0], *({"session": f"t{i}", "rules": "r"} for i in range(4)))
+    partly.attrs["interrupted"] = False
+    assert describe_sweep_caveats(partly) == []
     bare = scores(
         *(row | {"needed_later_loss": None} for row in four), {"session": "s4", "rules": "r"}
     )

@@ -71,64 +71,6 @@ def test_the_page_has_its_title_its_figures_and_its_compaction(story, tmp_path):
     assert "Nothing yet." in said
 
 
-def test_each_section_of_a_session_says_what_it_is_for(tmp_path):
-    log = session(
-        user("u" * 7_000), *step(text="x" * 900),
-        assistant("done", usage=usage(4_000, output=5), model="claude-sonnet-4-5", time=2.0),
-        skipped={"b": 1_200, "a": 1}, faults=(Fault(7, "no JSON"),), path_="C:\\logs\\a.jsonl",
-    )  # fmt: skip
-    page = body(export(log, tmp_path / "r.html"))
-    found = dict(re.findall("<section><h2>(.*?)</h2>(.*?)</section>", page, re.DOTALL))
-    assert list(found) == [
-        "What this report rests on", "How the context grew", "What filled it",
-        "Largest contributors at the last call", "Compactions", "Turns",
-    ]  # fmt: skip
-    assert re.findall("<li>(.*?)</li>", found["What this report rests on"])[3:] == [
-        "Sizes of prompts are as the provider billed them.",
-        "Cached and uncached input are recorded apart.",
-        "Calls carry times.",
-        "The messages carry their text.",
-        "Costs are derived from usage and a table of prices.",
-        (
-            "System prompts and tool schemas that a log leaves out are a remainder: what was billed"
-            " less what is seen."
-        ),
-        "The reader passed over records that hold no message: a (1), b (1,200).",
-        "1 place could not be read (line 7: no JSON).",
-    ]
-    assert 'id="growth"' in found["How the context grew"]
-    assert 'id="composition"' in found["What filled it"]
-    largest = found["Largest contributors at the last call"]
-    assert "4,000 tokens (recorded), 2 % of a window of 200,000 (derived)." in largest
-    titles = re.findall("<summary>(.*?)</summary>", largest)
-    assert titles[0].startswith("3,500 tokens (")
-    assert [title.partition(" · ")[2] for title in titles][1:] == [
-        "read_file",
-        "asks for read_file",
-    ]
-    texts = re.findall('<pre tabindex="0">(.*?)</pre>', largest, re.DOTALL)
-    assert texts[0] == "u" * 6_000 + "\n… the first 6,000 of 7,000 characters"
-    assert texts[1:] == ["x" * 900, "read_file {}"]
-    assert found["Compactions"] == "<p>None: the log holds no compaction.</p>"
-    assert " · format native · read from a.jsonl · ctxkit " in page
-
-
-def test_a_session_without_figures_says_each_of_them(tmp_path):
-    page = body(export(session(user("hi"), assistant("ho")), tmp_path / "r.html"))
-    lines = re.findall("<li>(.*?)</li>", page)
-    assert lines[-6:] == [
-        "The log has no usage: sizes of prompts are estimated from the text.",
-        "The log does not tell cached from uncached input, so what the cache saved cannot be shown.",
-        "The log has no times: pauses, and what they cost in the cache, cannot be seen.",
-        "The messages carry their text.",
-        "A cost is missing: at least one call has no usage, or its model no known price.",
-        (
-            "System prompts and tool schemas that a log leaves out are a remainder: what was billed"
-            " less what is seen."
-        ),
-    ]
-
-
 def test_the_page_asks_nothing_of_a_network(story, tmp_path):
     html = body(export(story, tmp_path / "r.html"))
     assert not re.findall(r"""(?:src|href)\s*=|url\(|@import""", html)
@@ -301,15 +243,15 @@ def test_a_report_shows_where_a_session_is_from_and_its_figures(queue_page):
 
 
 def test_a_report_has_each_section_in_order(queue_page):
-    shown = read_sections(queue_page)
-    assert [*shown] == [
+    sections = read_sections(queue_page)
+    assert [*sections] == [
         *("What this report rests on", "How the context grew", "What filled it"),
         *("Largest contributors at the last call", "Compactions", "Turns"),
     ]
     assert re.findall(r'Plotly\.newPlot\("(\w+)"', queue_page) == ["growth", "composition"]
     for name, heading in (("growth", "How the context grew"), ("composition", "What filled it")):
-        assert f'id="{name}"' in shown[heading]
-    sentences = list_texts("li", shown["What this report rests on"])
+        assert f'id="{name}"' in sections[heading]
+    sentences = list_texts("li", sections["What this report rests on"])
     assert sentences[0].startswith("Prediction error: ")
     assert sentences[-8:] == [
         "Sizes of prompts are as the provider billed them.",
@@ -321,7 +263,7 @@ def test_a_report_has_each_section_in_order(queue_page):
         "The reader passed over records that hold no message: alpha (1,200), zeta (2).",
         "1 place could not be read (line 3: bad <json>).",
     ]
-    compactions = shown["Compactions"]
+    compactions = sections["Compactions"]
     assert read_table(compactions) == PageTable(
         "",
         ["compaction", "before call", "why", "tokens before", "tokens after", "saved", "messages", "cost", "sizes"],
@@ -332,7 +274,7 @@ def test_a_report_has_each_section_in_order(queue_page):
         "<details><summary>What compaction 0 wrote (14 characters)</summary>"
         '<pre tabindex="0">&lt;Nothing&gt; yet.</pre></details>'
     )
-    turns = read_table(shown["Turns"])
+    turns = read_table(sections["Turns"])
     assert turns == PageTable(
         "",
         ["turn", "request", "calls", "largest prompt", "input", "output", "cost", "compactions"],
@@ -345,12 +287,12 @@ def test_a_report_has_each_section_in_order(queue_page):
 
 
 def test_a_report_folds_away_the_text_of_the_largest_messages(queue_page):
-    shown = read_sections(queue_page)["Largest contributors at the last call"]
-    assert list_texts("p", shown) == [
+    sections = read_sections(queue_page)["Largest contributors at the last call"]
+    assert list_texts("p", sections) == [
         "The prompt had 5,000 tokens (recorded), 2 % of a window of 200,000 (derived)."
     ]
-    heads, bodies = list_texts("summary", shown), list_texts("pre", shown)
-    assert shown.count("<details><summary>") == len(heads) == len(bodies) == 4
+    heads, bodies = list_texts("summary", sections), list_texts("pre", sections)
+    assert sections.count("<details><summary>") == len(heads) == len(bodies) == 4
     # of 8 characters an o200k token, at most: 6,001 of one letter
     sizes = [int(h.split()[0].replace(",", "")) for h in heads]
     assert sizes == sorted(sizes, reverse=True)
@@ -401,14 +343,14 @@ def test_a_report_of_a_long_session_has_the_first_rows_and_the_beginnings_of_its
         for e in (user(f"t{i}"), assistant("y"), summarised([], "s" * 20_001 if i == 0 else "z"))
     ]
     page = export(session(*log), tmp_path / "r.html").read_text("utf-8")
-    shown = read_sections(page)
-    assert list_texts("caption", shown["Compactions"]) == ["The first 200 of 201 compactions."]
-    assert list_texts("caption", shown["Turns"]) == ["The 200 largest of 201 turns."]
-    texts = list_texts("summary", shown["Compactions"])
+    sections = read_sections(page)
+    assert list_texts("caption", sections["Compactions"]) == ["The first 200 of 201 compactions."]
+    assert list_texts("caption", sections["Turns"]) == ["The 200 largest of 201 turns."]
+    texts = list_texts("summary", sections["Compactions"])
     assert (len(texts), texts[0], texts[-1]) == (
         200, "What compaction 0 wrote (20,001 characters)", "What compaction 199 wrote (1 character)",
     )  # fmt: skip
-    assert list_texts("pre", shown["Compactions"])[0] == "s" * 19_999 + "…"
+    assert list_texts("pre", sections["Compactions"])[0] == "s" * 19_999 + "…"
     named = session(
         user("x"),
         title="t" * 161,
@@ -437,8 +379,8 @@ def test_the_sentences_on_a_log_say_what_it_lacks_before_what_it_has(tmp_path):
     no_cost = "A cost is missing: at least one call has no usage, or its model no known price."
     remainder = "System prompts and tool schemas that a log leaves out are a remainder: what was billed less what is seen."
     bare = session(user("hi"), reply := assistant("ho"))
-    said = first_list(bare, tmp_path)
-    assert said[-6:] == [
+    sentences = first_list(bare, tmp_path)
+    assert sentences[-6:] == [
         "The log has no usage: sizes of prompts are estimated from the text.",
         "The log does not tell cached from uncached input, so what the cache saved cannot be shown.",
         "The log has no times: pauses, and what they cost in the cache, cannot be seen.",
@@ -446,7 +388,7 @@ def test_the_sentences_on_a_log_say_what_it_lacks_before_what_it_has(tmp_path):
         no_cost,
         remainder,
     ]
-    assert said[0].startswith("Prediction error: unknown. ")
+    assert sentences[0].startswith("Prediction error: unknown. ")
     torn = session(user("hi"), faults=(Fault(3, "bad <json>"),))
     assert first_list(torn, tmp_path)[-1] == "1 place could not be read (line 3: bad <json>)."
     billed = replace(reply, usage=replace(usage(1), cost_usd=0.5))
@@ -455,23 +397,26 @@ def test_the_sentences_on_a_log_say_what_it_lacks_before_what_it_has(tmp_path):
     )
     faults = tuple(Fault(i, f"why{i} " + "w" * 80) for i in range(1_000))
     skipped = {f"k{i:02}" + "s" * 60: 1 for i in range(31)}
-    said = first_list(session(user("hi"), faults=faults, skipped=skipped), tmp_path)
-    assert not any(s.startswith("Prediction error") for s in said)
+    sentences = first_list(session(user("hi"), faults=faults, skipped=skipped), tmp_path)
+    assert not any(s.startswith("Prediction error") for s in sentences)
     records = [f"k{i:02}" + "s" * 56 + "… (1)" for i in range(30)]
-    assert said[-2] == f"The reader passed over records that hold no message: {', '.join(records)}."
+    assert (
+        sentences[-2]
+        == f"The reader passed over records that hold no message: {', '.join(records)}."
+    )
     places = [f"line {i}: why{i} " + "w" * 74 + "…" for i in range(5)]
-    assert said[-1] == f"1,000 places could not be read ({'; '.join(places)})."
+    assert sentences[-1] == f"1,000 places could not be read ({'; '.join(places)})."
 
 
 def test_a_report_without_calls_has_no_charts_and_says_that_nothing_was_compacted(tmp_path):
     page = export(session(user("hi")), tmp_path / "r.html").read_text(encoding="utf-8")
     assert "newPlot(" not in page
     assert len(page) < 50_000
-    shown = read_sections(page)
-    assert [*shown] == [
+    sections = read_sections(page)
+    assert [*sections] == [
         *("What this report rests on", "Largest contributors to the next prompt", "Compactions")
     ]
-    assert shown["Compactions"] == "<p>None: the log holds no compaction.</p>"
+    assert sections["Compactions"] == "<p>None: the log holds no compaction.</p>"
 
 
 def test_a_page_has_each_section_that_is_not_empty_and_plotly_where_it_is_asked_for():
