@@ -32,27 +32,28 @@ RICH_FORMS = {"_repr_html_", "_repr_mimebundle_", "_ipython_display_"}
 
 def find_display_classes() -> dict[str, type]:
     """Return all classes that define how a notebook shows them, by name."""
-    found = {}
+    classes_by_name = {}
     for file in PACKAGE.rglob("*.py"):
-        source = file.read_text(encoding="utf-8")
-        if any(f"def {form}(" in source for form in RICH_FORMS):
+        code = file.read_text(encoding="utf-8")
+        if any(f"def {form}(" in code for form in RICH_FORMS):
             module = import_module(".".join(file.relative_to(PACKAGE.parent).with_suffix("").parts))
             classes = [c for c in vars(module).values() if isinstance(c, type)]
-            found |= {c.__name__: c for c in classes if RICH_FORMS & vars(c).keys()}
-    return found
+            classes_by_name |= {c.__name__: c for c in classes if RICH_FORMS & vars(c).keys()}
+    return classes_by_name
 
 
 CLASSES = find_display_classes()
 
 
-class Shown:
-    """A session of hostile texts, and what the classes make of it."""
+class HostileInput:
+    """A session whose names and words are all one hostile text, and a folder to write to."""
 
     def __init__(self, text: str, folder: Path) -> None:
         self.text, self.folder = text, folder
-        self.session = self.rename("research")
+        self.session = self.rename_sample("research")
 
-    def rename(self, sample: str) -> Session:
+    def rename_sample(self, sample: str) -> Session:
+        """Return a sample in which every name and word contains the text."""
         return rename_all(ck.read(ck.samples.path(sample)), self.text)
 
     def write_archive(self) -> Path:
@@ -60,12 +61,12 @@ class Shown:
         folder = self.folder / "archive"
         folder.mkdir()
         for i, sample in enumerate(("incident", "billing", "research")):
-            session = msgspec.structs.replace(self.rename(sample), id=f"{i} {self.text}")
+            session = msgspec.structs.replace(self.rename_sample(sample), id=f"{i} {self.text}")
             ck.write(session, folder / f"{i}.jsonl")
         return folder
 
     def take_turn(self) -> list[TextAndHtml]:
-        """Take a turn with a model and a tool that say the text; return what was shown of it."""
+        """Take a turn with a model and a tool that say the text; return its displays."""
         displays: list[TextAndHtml] = []
 
         class View:
@@ -80,73 +81,77 @@ class Shown:
         return displays
 
 
-def make_contest(shown: Shown) -> object:
-    return ck.contest(shown.folder / "contest.json").enter(shown.text[:60], "clear:keep_last=3")
+def make_contest(source: HostileInput) -> object:
+    return ck.contest(source.folder / "contest.json").enter(source.text[:60], "clear:keep_last=3")
 
 
-def make_forecasts(shown: Shown) -> object:
-    archive = shown.write_archive()
-    experiments.write_forecast(archive, source=shown.text)
+def make_forecasts(source: HostileInput) -> object:
+    archive = source.write_archive()
+    experiments.write_forecast(archive, source=source.text)
     return experiments.forecasts(archive)
 
 
-def make_handle(shown: Shown) -> object:
+def make_handle(source: HostileInput) -> object:
     """Display a turn in the background; return what its widget shows."""
     handle = CLASSES["TurnHandle"]("main")
     handle.running = SimpleNamespace(state="running")
-    handle.show(shown.take_turn()[-1])
+    handle.show(source.take_turn()[-1])
     handle._ipython_display_()
     return TextAndHtml(repr(handle), handle._views[0].words.value)
 
 
-def make_turn_result(shown: Shown) -> object:
-    display = shown.take_turn()[-1]
+def make_turn_result(source: HostileInput) -> object:
+    display = source.take_turn()[-1]
     return CLASSES["TurnResult"](
-        shown.outcome, shown.session, display, Path(sanitize_text(shown.text))
+        source.outcome, source.session, display, Path(sanitize_text(source.text))
     )
 
 
-def compare_team_views(shown: Shown) -> object:
-    agents = cycle(f"{name} {shown.text}" for name in ("first", "second"))
+def compare_team_views(source: HostileInput) -> object:
+    agents = cycle(f"{name} {source.text}" for name in ("first", "second"))
     log = [
         msgspec.structs.replace(m, agent=next(agents)) if m.role == "assistant" else m
-        for m in shown.session.messages
+        for m in source.session.messages
     ]
-    session = msgspec.structs.replace(shown.session, log=tuple(log))
-    return ck.compare(session, {shown.text: {"TextOnly": True}}, loss=False)
+    session = msgspec.structs.replace(source.session, log=tuple(log))
+    return ck.compare(session, {source.text: {"TextOnly": True}}, loss=False)
 
 
 DISPLAYS = {
-    "_Displayed": lambda shown: ck.sweep([shown.session], ["none"], loss=False, progress=False),
-    "AnswerMark": lambda shown: CLASSES["AnswerMark"]("01-a", False, shown.text, tries=2),
-    "Board": lambda shown: CLASSES["Board"]([make_board_row(shown.session)]),
-    "Chart": lambda shown: ck.plots.budget(shown.session),
-    "CompactionCard": lambda shown: make_card(shown.session),
-    "CompactionReport": lambda shown: CLASSES["CompactionReport"](
-        shown.session.edits, 900, 300, shown.session, is_applied=True, notice=shown.text
+    "_Displayed": lambda source: ck.sweep([source.session], ["none"], loss=False, progress=False),
+    "AnswerMark": lambda source: CLASSES["AnswerMark"]("01-a", False, source.text, tries=2),
+    "Board": lambda source: CLASSES["Board"]([make_board_row(source.session)]),
+    "Chart": lambda source: ck.plots.budget(source.session),
+    "CompactionCard": lambda source: make_card(source.session),
+    "CompactionReport": lambda source: CLASSES["CompactionReport"](
+        source.session.edits, 900, 300, source.session, is_applied=True, notice=source.text
     ),
-    "Comparison": lambda shown: ck.compare(shown.session, ["none", "pi"], progress=False),
+    "Comparison": lambda source: ck.compare(source.session, ["none", "pi"], progress=False),
     "ContestTable": make_contest,
-    "ContextReport": lambda shown: ck.report(shown.session),
-    "ContextStatus": lambda shown: CLASSES["ContextStatus"](ck.report(shown.session), 1, 5),
-    "EstimatorErrors": lambda shown: ck.calibrate(shown.session),
-    "ExamReport": lambda shown: experiments.exam(shown.rename("billing"), questions=3),
+    "ContextReport": lambda source: ck.report(source.session),
+    "ContextStatus": lambda source: CLASSES["ContextStatus"](ck.report(source.session), 1, 5),
+    "EstimatorErrors": lambda source: ck.calibrate(source.session),
+    "ExamReport": lambda source: experiments.exam(source.rename_sample("billing"), questions=3),
     "ForecastReport": make_forecasts,
-    "GateReport": lambda shown: gate([shown.session], "pi", shown.folder / "b.json", update=True),
-    "PauseCostReport": lambda shown: metrics.idle(shown.session),
-    "PreformattedText": lambda shown: CLASSES["PreformattedText"](shown.text),
-    "Session": lambda shown: shown.session,
-    "Sessions": lambda shown: ck.read_all(shown.write_archive(), progress=False),
-    "SharedThreshold": lambda shown: ck.when(shown.write_archive(), progress=False),
-    "Spend": lambda shown: ck.spend(shown.session),
-    "MultiSessionSpend": lambda shown: ck.spend([shown.session, shown.rename("incident")]),
-    "SubscriptionUsageReport": lambda shown: metrics.limits(shown.session),
-    "Table": lambda shown: metrics.limits(shown.session).table,
-    "TeamDecisionsAndChart": lambda shown: CLASSES["TeamDecisionsAndChart"](
-        shown.text, ck.plots.budget(shown.session)
+    "GateReport": lambda source: gate(
+        [source.session], "pi", source.folder / "b.json", update=True
     ),
-    "TextAndHtml": lambda shown: TextAndHtml(sanitize_text(shown.text), escape_html(shown.text)),
-    "TriggerFloorWaitAdvice": lambda shown: ck.when(shown.session),
+    "PauseCostReport": lambda source: metrics.idle(source.session),
+    "PreformattedText": lambda source: CLASSES["PreformattedText"](source.text),
+    "Session": lambda source: source.session,
+    "Sessions": lambda source: ck.read_all(source.write_archive(), progress=False),
+    "SharedThreshold": lambda source: ck.when(source.write_archive(), progress=False),
+    "Spend": lambda source: ck.spend(source.session),
+    "MultiSessionSpend": lambda source: ck.spend(
+        [source.session, source.rename_sample("incident")]
+    ),
+    "SubscriptionUsageReport": lambda source: metrics.limits(source.session),
+    "Table": lambda source: metrics.limits(source.session).table,
+    "TeamDecisionsAndChart": lambda source: CLASSES["TeamDecisionsAndChart"](
+        source.text, ck.plots.budget(source.session)
+    ),
+    "TextAndHtml": lambda source: TextAndHtml(sanitize_text(source.text), escape_html(source.text)),
+    "TriggerFloorWaitAdvice": lambda source: ck.when(source.session),
     "TurnHandle": make_handle,
     "TurnResult": make_turn_result,
     "ViewComparison": compare_team_views,
@@ -161,8 +166,10 @@ def test_every_display_class_is_shown():
 
 @pytest.mark.parametrize("name", DISPLAYS)
 def test_hostile_text_stays_text(name, tmp_path):
-    shown = Shown(f"{SECRET} {EVIL}".replace("\ud800", ""), tmp_path)  # no reader gives half a pair
-    forms = list_forms(DISPLAYS[name](shown))
+    source = HostileInput(
+        f"{SECRET} {EVIL}".replace("\ud800", ""), tmp_path
+    )  # no reader gives half a pair
+    forms = list_forms(DISPLAYS[name](source))
     Widget.close_all()
     leaks = {at: list_foreign_leaks(name, at, text) for at, text in forms.items()}
     assert not any(leaks.values()), leaks
