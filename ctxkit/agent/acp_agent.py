@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
     from typing import NoReturn
 
-    from ctxkit.agent.acp_client import AcpClient
+    from ctxkit.agent.acp_client import AcpClient, TurnInbox
     from ctxkit.agent.models.model import Emit, Request
     from ctxkit.agent.tools.tool import Tool
     from ctxkit.agent.turn_state_and_events import TurnState
@@ -155,8 +155,9 @@ class ExternalAgent(Agent):
         if not self.acp.pictures and any(isinstance(p, Attachment) for p in prompt.parts):
             raise ModelError(f"{self.model.name} takes no pictures: leave --attach out.")
         builder = AcpReplyBuilder(self.model.name)
-        queue = await self.acp.prompt([to_acp_content(p) for p in prompt.parts])
+        queue = self.acp.begin_turn()
         try:
+            await self.acp.prompt([to_acp_content(p) for p in prompt.parts])
             return await self._receive_messages(queue, builder, turn)
         except (asyncio.CancelledError, LimitReached) as e:
             await stop_acp_turn(self.acp, queue)
@@ -192,7 +193,7 @@ class ExternalAgent(Agent):
         return float(next((n for n in totals if isinstance(n, (int, float))), 0.0))
 
     async def _receive_messages(
-        self, queue: asyncio.Queue[Any], builder: AcpReplyBuilder, turn: TurnState
+        self, queue: TurnInbox, builder: AcpReplyBuilder, turn: TurnState
     ) -> str:
         """Process messages until the agent answers the prompt; return a note on how it ended, or
         "".
@@ -523,7 +524,7 @@ def make_derived_compaction(ident: str, before: int, used: int) -> Edit:
     )
 
 
-async def stop_acp_turn(agent: AcpClient, queue: asyncio.Queue[Any]) -> None:
+async def stop_acp_turn(agent: AcpClient, queue: TurnInbox) -> None:
     """Cancel an agent's turn: drop its messages, cancel its questions, kill it if it continues.
 
     Args:

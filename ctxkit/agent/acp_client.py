@@ -29,6 +29,8 @@ MAX_RUNNING_AGENTS = 8
 """Programs that may run at the same time in a kernel."""
 _QUEUE_SIZE = 1000
 """Messages that may wait for a turn; beyond, the agent has to wait."""
+_POLL_SECONDS = 0.01
+"""Seconds between two looks at whether a full queue has room again."""
 _AUTH_REQUIRED = -32000
 """Error code of an agent that needs a login first."""
 _METHOD_NOT_FOUND = -32601
@@ -37,9 +39,10 @@ _METHOD_NOT_FOUND = -32601
 # Two event loops
 #
 # The agent's process and its pipes live on a loop of their own, so that they outlast a turn. A turn
-# runs on another loop and calls over with `EventLoopThread.hear`. Messages of the agent go back
-# through the turn's bounded queue (`_inbox`): a full queue blocks the reader, and so the agent.
-# Without a turn, requests of the agent are refused and updates are dropped.
+# runs on another loop and calls over with `EventLoopThread.run`. Messages of the agent go back
+# through the turn's bounded queue (`TurnInbox`): a full queue blocks the reader, and so the agent.
+# Without a turn, requests of the agent are refused and updates are dropped; messages for a turn
+# whose loop has ended are dropped too.
 #
 # Requests sent here wait in a table of futures by id. When the program ends, each of them is
 # resolved with None, so nobody waits forever.
@@ -74,9 +77,7 @@ class AcpClient(EventLoopClientBase):
         # References, so that running tasks are not garbage-collected.
         self._deliveries: deque[asyncio.Task[None]] = deque(maxlen=8)
         self._pump: asyncio.Task[None] | None = None
-        self._inbox: (
-            tuple[asyncio.AbstractEventLoop, asyncio.Queue[dict[str, Any] | None]] | None
-        ) = None
+        self._inbox: TurnInbox | None = None
 
     # -- called from a turn's loop ---------------------------------------------------------------
 
@@ -105,16 +106,22 @@ class AcpClient(EventLoopClientBase):
             return self.session == resume_id
         return await loop.run(self._open_on_loop(folder, resume_id, list(servers)))
 
-    async def prompt(self, parts: list[dict[str, Any]]) -> asyncio.Queue[dict[str, Any] | None]:
-        """Send a prompt; return the queue of the agent's messages.
+    def begin_turn(self) -> TurnInbox:
+        """Return a queue that gets the agent's messages until `end_turn`.
 
-        It gets requests and updates, and at last the answer, `{"result": ...}` or `{"error": ...}`;
-        None says that the agent has ended.
+        It gets requests and updates, and at last the answer to the prompt, `{"result": ...}` or
+        `{"error": ...}`; None says that the agent has ended.
         """
-        queue: asyncio.Queue[dict[str, Any] | None] = asyncio.Queue(_QUEUE_SIZE)
-        self._inbox = asyncio.get_running_loop(), queue
-        await self._open_loop.run(self._start_prompt(parts))
-        return queue
+        self._inbox = TurnInbox()
+        return self._inbox
+
+    async def prompt(self, parts: list[dict[str, Any]]) -> None:
+        """Send a prompt; one whose turn is cancelled meanwhile is still sent, and can be cancelled.
+
+        Args:
+            parts: content blocks of the protocol.
+        """
+        await asyncio.shield(self._open_loop.run(self._start_prompt(parts)))
 
     async def answer(self, ident: Any, result: Mapping[str, Any]) -> None:
         """Answer a request of the agent.
@@ -308,9 +315,7 @@ class AcpClient(EventLoopClientBase):
                 error = {"code": _METHOD_NOT_FOUND, "message": "no turn is under way"}
                 await self._child.send({"jsonrpc": "2.0", "id": message["id"], "error": error})
             return
-        loop, queue = self._inbox
-        with suppress(RuntimeError):  # the turn's loop is closed
-            await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(queue.put(message), loop))
+        await self._inbox.put(message)
 
     def _fail_pending(self) -> None:
         """Resolve all pending requests with None, as the program has ended."""
@@ -356,6 +361,44 @@ class AcpClient(EventLoopClientBase):
             protocol = "the Agent Client Protocol"
             return f"{self._label} does not know {method}: it does not speak {protocol}."
         return f"{self._label} answered {method} with an error: {message}{more}."
+
+
+class TurnInbox:
+    """Messages of the agent for one turn: a bounded queue between two event loops.
+
+    `asyncio.Queue.put`, run on the turn's loop from the agent's, would never be done where the
+    turn's loop ends at that moment, and the agent's messages would be read no further.
+    """
+
+    def __init__(self) -> None:
+        self._turn_loop = asyncio.get_running_loop()
+        self._messages: deque[dict[str, Any] | None] = deque()
+        self._arrived = asyncio.Event()
+
+    def __len__(self) -> int:
+        return len(self._messages)
+
+    async def put(self, message: dict[str, Any] | None) -> None:
+        """Add a message, on the agent's loop; wait while the queue is full.
+
+        Args:
+            message: it is dropped where the turn's loop has ended; None: the agent has ended.
+        """
+        while len(self._messages) >= _QUEUE_SIZE and not self._turn_loop.is_closed():  # noqa: ASYNC110  no event of this loop
+            await asyncio.sleep(_POLL_SECONDS)
+        self._messages.append(message)
+        try:
+            self._turn_loop.call_soon_threadsafe(self._arrived.set)
+        except RuntimeError:  # it is closed: nobody will read them
+            self._messages.clear()
+
+    async def get(self) -> dict[str, Any] | None:
+        """Return the next message, on the turn's loop; wait for one if there is none."""
+        while not self._messages:
+            # A message that arrives from here on sets the event after it is cleared.
+            self._arrived.clear()
+            await self._arrived.wait()
+        return self._messages.popleft()
 
 
 def _as_dict(value: Any) -> dict[str, Any]:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import builtins
 import json
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -14,6 +16,7 @@ from waiting import HANG, PATIENCE, wait_until
 
 import ctxkit as ck
 from ctxkit.agent.acp_reply_builder import MISSING_RESULT, parse_acp_usage
+from ctxkit.agent.child_processes import ChildProcess
 from ctxkit.errors import BadArguments, ModelError
 from ctxkit.session import Usage
 
@@ -215,6 +218,25 @@ def test_a_turn_beside_the_notebook_is_stopped(via):
     with pytest.raises(KeyboardInterrupt, match="Stopped"):
         handle.result(PATIENCE)
     assert '"session/cancel"' in via.heard.read_text()
+
+
+def test_a_turn_that_is_stopped_while_its_prompt_is_being_sent_is_cancelled(via, monkeypatch):
+    send, prompt_sent = ChildProcess.send, threading.Event()
+
+    async def send_slowly(child, message):
+        await send(child, message)
+        if message.get("method") == "session/prompt":
+            prompt_sent.set()
+            await asyncio.sleep(0.5)
+
+    monkeypatch.setattr(ChildProcess, "send", send_slowly)
+    handle = via("hangs", options="--background")
+    assert prompt_sent.wait(PATIENCE)
+    handle.stop()
+    with pytest.raises(KeyboardInterrupt, match="Stopped"):
+        handle.result(PATIENCE)
+    assert '"session/cancel"' in via.heard.read_text()
+    assert not via.live().agent.acp.end_reason, "it answers, and need not be killed"
 
 
 def test_a_limit_that_only_the_agent_could_keep_is_refused(via):
