@@ -15,11 +15,11 @@ KINDS = ("mask", "summary", "hybrid", "other")
 
 
 def test_the_table_is_what_the_closed_loops_measure():
-    """Four rows of it in the suite, all where everything is taken."""
+    """A row of it in the suite, all where everything is taken."""
     path = Path(run_elongation_from_studies.__file__).with_name("elongation_loops.csv")
     *head, rows = path.read_text(encoding="utf-8").split("\n", 2)
     pairs = [*zip(trust_studies.list_table_rules(), rows.splitlines(), strict=True)]
-    rules, expected = zip(*sample(pairs, 4), strict=True)
+    rules, expected = zip(*sample(pairs, 1), strict=True)
     assert trust_studies.measure_closed_loops(rules).splitlines() == [*head, *expected]
 
 

@@ -27,6 +27,7 @@ def test_intervals_hold_four_in_five_by_constants_of_other_developers(mode):
     assert 0.75 <= fmean(j.is_covered for j in rows) <= (0.86 if mode == "known" else 0.85)
 
 
+@pytest.mark.long
 def test_by_its_shipped_constants_the_choice_gives_the_shipped_intervals():
     choice = trust_calibration.NestedChoice(load_training_counts(), "folder")
     at = trust_calibration.CANDIDATES.index(trust_calibration.SHIPPED)

@@ -113,6 +113,7 @@ def test_permuted_policies_show_nothing(tmp_path):
     assert found.loc[("raw", "mask"), "turns"] == pytest.approx(1, abs=0.12)
 
 
+@pytest.mark.long
 def test_published_policies_differ_and_permuted_ones_do_not(trap):
     real, noise = (
         studies.policy_ratios_and_noise_floors.compare_policies(trap),

@@ -129,6 +129,7 @@ def test_nobody_can_predict_the_order_of_a_single_pause():
     assert accuracy.measure_idle_choice_accuracy(find_made_pauses(4)).single_limit is None
 
 
+@pytest.mark.long
 def test_smoothing_predicts_better_than_the_bare_lengths(monkeypatch):
     """On developers that it was not chosen on."""
     pauses, habits = (
