@@ -33,7 +33,7 @@ END_SECONDS = process_supervisor.KILL_SECONDS + 2.0
 
 
 class ProcessTree:
-    """A program and all that it starts; the caller starts it with `arguments` and `options`.
+    """A program and all that it starts.
 
     Args:
         command: the program and its arguments.
@@ -53,13 +53,11 @@ class ProcessTree:
     ) -> None:
         self._pipe_ends: list[int] = []
         self._pid = 0
-        self.arguments = list(command)
-        """The command line to start."""
-        self.options: dict[str, Any] = {"start_new_session": True, "env": env and dict(env)}
-        """Keyword arguments for `subprocess.Popen` and similar functions."""
+        self._arguments = list(command)
+        self._options: dict[str, Any] = {"start_new_session": True, "env": env and dict(env)}
         if os.name != "posix":
             return
-        _check_program(self.arguments[0], os.environ if env is None else env)
+        _check_program(self._arguments[0], os.environ if env is None else env)
         self._pipe_ends = list(os.pipe())
         ours = [
             sys.executable,
@@ -68,20 +66,65 @@ class ProcessTree:
             str(process_supervisor.__file__),
             str(self._pipe_ends[0]),
         ]
-        self.arguments = [*ours, "leaves" if may_spare_rest else "all", *command]
-        self.options["pass_fds"] = self._pipe_ends[:1]
+        self._arguments = [*ours, "leaves" if may_spare_rest else "all", *command]
+        self._options["pass_fds"] = self._pipe_ends[:1]
+
+    def start(self, **options: Any) -> subprocess.Popen[bytes]:
+        """Start the program.
+
+        Args:
+            options: further keyword arguments of `subprocess.Popen`, such as its streams.
+
+        Raises:
+            OSError: it cannot be started.
+        """
+        with self._ending_on_failure():
+            process = subprocess.Popen(self._arguments, **self._options, **options)  # noqa: S603  no shell
+            self._note_started(process.pid)
+        return process
+
+    async def start_in_loop(self, **options: Any) -> asyncio.subprocess.Process:
+        """Start the program as a subprocess of the running event loop.
+
+        Args:
+            options: further keyword arguments of `asyncio.create_subprocess_exec`.
+
+        Raises:
+            OSError: it cannot be started.
+        """
+        starting = asyncio.ensure_future(
+            asyncio.create_subprocess_exec(*self._arguments, **(self._options | options))
+        )
+        with self._ending_on_failure():
+            try:
+                process = await asyncio.shield(starting)
+            except asyncio.CancelledError:
+                # asyncio would kill the supervisor, and what the program had started would go on.
+                await self._end_started(starting)
+                raise
+            self._note_started(process.pid)
+        return process
+
+    async def _end_started(self, starting: asyncio.Future[asyncio.subprocess.Process]) -> None:
+        """End a program that is being started, and wait until it is gone."""
+        with suppress(OSError):
+            process = await starting
+            self._note_started(process.pid)
+            self.end()
+            with suppress(TimeoutError):
+                await asyncio.wait_for(process.communicate(), END_SECONDS)
+            self.sweep(process.returncode)
 
     @contextmanager
-    def starting(self) -> Iterator[None]:
-        """Start the program inside this block and call `begun`; on failure the pipe is closed."""
+    def _ending_on_failure(self) -> Iterator[None]:
         try:
             yield
         except BaseException:
             self.end()
             raise
 
-    def set_pid(self, pid: int) -> None:
-        """Note the process id of the started program."""
+    def _note_started(self, pid: int) -> None:
+        """Note the process id of the supervisor, and close its end of the pipe in this process."""
         self._pid = pid
         if self._pipe_ends:
             os.close(self._pipe_ends.pop(0))
@@ -166,16 +209,12 @@ class ChildProcess:
         """
         try:
             self._tree = ProcessTree(command, env=env)
-            with self._tree.starting():
-                self._process = await asyncio.create_subprocess_exec(
-                    *self._tree.arguments,
-                    stdin=asyncio.subprocess.PIPE,
-                    stdout=asyncio.subprocess.PIPE,
-                    stderr=asyncio.subprocess.PIPE,
-                    limit=MAX_LINE_BYTES,
-                    **self._tree.options,
-                )
-                self._tree.set_pid(self._process.pid)
+            self._process = await self._tree.start_in_loop(
+                stdin=asyncio.subprocess.PIPE,
+                stdout=asyncio.subprocess.PIPE,
+                stderr=asyncio.subprocess.PIPE,
+                limit=MAX_LINE_BYTES,
+            )
         except (OSError, ValueError) as e:
             why = getattr(e, "strerror", None) or type(e).__name__
             raise BadArguments(

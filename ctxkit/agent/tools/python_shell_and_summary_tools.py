@@ -270,16 +270,12 @@ def make_shell_tool(root: RootFolder, seconds: float = 120.0) -> Tool:
         tree = ProcessTree(
             ["/bin/sh", "-c", command], env=get_environment_without_secrets(), may_spare_rest=True
         )
-        with tree.starting():
-            process = await asyncio.create_subprocess_exec(
-                *tree.arguments,
-                cwd=root.folder,
-                stdin=asyncio.subprocess.DEVNULL,
-                stdout=asyncio.subprocess.PIPE,
-                stderr=asyncio.subprocess.STDOUT,
-                **tree.options,
-            )
-            tree.set_pid(process.pid)
+        process = await tree.start_in_loop(
+            cwd=root.folder,
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.STDOUT,
+        )
         output = BoundedOutput()
         reading = asyncio.ensure_future(_read_output(process, tree, output))
         try:

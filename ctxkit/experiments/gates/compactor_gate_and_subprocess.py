@@ -7,7 +7,6 @@ from __future__ import annotations
 import json
 import os
 import shlex
-import subprocess
 import tempfile
 import time
 from dataclasses import dataclass
@@ -91,11 +90,7 @@ def _run_program(
     name = sanitize_line(arguments[0], 60)
     try:
         tree = ProcessTree(arguments)
-        with tree.starting():
-            process = subprocess.Popen(  # noqa: S603  the user's own command, without a shell
-                tree.arguments, stdin=stdin, stdout=stdout, stderr=stderr, **tree.options
-            )
-            tree.set_pid(process.pid)
+        process = tree.start(stdin=stdin, stdout=stdout, stderr=stderr)
     except OSError as error:
         why = error.strerror or type(error).__name__
         raise BadArguments(f"The compactor {name!r} cannot be started: {why}.") from None
