@@ -377,6 +377,15 @@ def open_files() -> int:
     return sum(1 for _ in Path("/proc/self/fd").iterdir())
 
 
+def test_a_program_whose_supervisor_was_killed_is_ended(hidden):
+    tree = ProcessTree(["sh", "-c", hidden.words("child") + " sleep 300"])
+    running = tree.start()
+    hidden.wait()
+    running.kill()
+    tree.end_and_wait(running)
+    assert hidden.gone()
+
+
 def test_a_tree_that_could_not_be_started_leaves_nothing_open(tmp_path):
     before = open_files()
     tree = ProcessTree(shlex.split("sh -c true"))
