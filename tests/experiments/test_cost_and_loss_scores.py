@@ -235,6 +235,12 @@ def test_the_display_names_the_session_by_its_title():
     assert "s7" in type(found)(pd.DataFrame(found)).to_text().splitlines()
 
 
+def test_a_long_caption_of_a_comparison_is_cut(monkeypatch):
+    found = ck.compare(session(user("x"), assistant("y")), ["none"], loss=False)
+    monkeypatch.setattr(type(found), "caption", "c" * 1301)
+    assert f"on</summary>{'c' * 1299}…</details>" in found._repr_html_()
+
+
 def test_every_cell_of_the_display_carries_the_figure_it_is_sorted_by():
     found = ck.compare(talk(8), ["none", "pi"], loss=False)
     shown = found.detail.to_html()

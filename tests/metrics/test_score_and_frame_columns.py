@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from pathlib import Path
 
 import pandas as pd
@@ -12,10 +13,11 @@ from metrics.hand_computed_sessions import MODEL, make_priced_session
 import ctxkit as ck
 from ctxkit.experiments import SCORE_COLUMN_NAMES, SCORE_COLUMNS
 from ctxkit.metrics import FRAME_COLUMNS
+from ctxkit.metrics.frames.frame_column import FrameColumn
 from ctxkit.session import Usage
 from ctxkit.widgets import get_session_facts
 
-TESTS = Path(__file__).parents[1]
+TESTS, PACKAGE = Path(__file__).parents[1], Path(ck.__file__).parent
 INPUT_USD = 1800 * 3e-6 + 2000 * 0.3e-6 + 400 * 3.75e-6
 OUTPUT_USD = 110 * 15e-6
 SCORE = {
@@ -163,6 +165,27 @@ TABLES = {"score": SCORE_COLUMNS, **FRAME_COLUMNS}
 def test_each_column_of_a_score_has_its_unit():
     assert {c.name for c in SCORE_COLUMNS if c.unit == "share"} == SHARES
     assert {c.name for c in SCORE_COLUMNS if c.unit == "calls"} == CALLS
+
+
+def find_column_tables() -> dict[str, tuple[FrameColumn, ...]]:
+    """Return all tables of columns that the package defines, by module and name."""
+    tables = {}
+    for file in PACKAGE.rglob("*.py"):
+        if "FrameColumn(" in file.read_text(encoding="utf-8"):
+            name = ".".join(file.relative_to(PACKAGE.parent).with_suffix("").parts)
+            for variable, value in vars(import_module(name)).items():
+                if isinstance(value, tuple) and value and {*map(type, value)} == {FrameColumn}:
+                    tables[f"{name}.{variable}"] = value
+    return tables
+
+
+def test_each_column_of_any_table_has_a_known_unit_and_a_meaning():
+    tables = find_column_tables()
+    assert {*TABLES.values()} <= {*tables.values()}
+    columns = [(table, column) for table, found in tables.items() for column in found]
+    for table, column in columns:
+        assert column.unit in {"", "UTC", *RANGES}, (table, column)
+        assert column.meaning not in {"", *RANGES}, (table, column)
 
 
 @pytest.fixture(scope="module")
