@@ -30,7 +30,7 @@ MAX_RUNNING_AGENTS = 8
 _QUEUE_SIZE = 1000
 """Messages that may wait for a turn; beyond, the agent has to wait."""
 _POLL_SECONDS = 0.01
-"""Seconds between two looks at whether a full queue has room again."""
+"""Seconds between two looks at whether a full queue has space again."""
 _AUTH_REQUIRED = -32000
 """Error code of an agent that needs a login first."""
 _METHOD_NOT_FOUND = -32601
@@ -366,8 +366,8 @@ class AcpClient(EventLoopClientBase):
 class TurnInbox:
     """Messages of the agent for one turn: a bounded queue between two event loops.
 
-    `asyncio.Queue.put`, run on the turn's loop from the agent's, would never be done where the
-    turn's loop ends at that moment, and the agent's messages would be read no further.
+    An `asyncio.Queue` belongs to one loop. A `put` that the agent's loop schedules on the turn's
+    loop never returns once that loop has ended, and the reader would wait for it forever.
     """
 
     def __init__(self) -> None:

@@ -99,7 +99,7 @@ class ProcessTree:
             try:
                 process = await asyncio.shield(starting)
             except asyncio.CancelledError:
-                # asyncio would kill the supervisor, and what the program had started would go on.
+                # Without the shield asyncio kills only the supervisor; what it supervises goes on.
                 await self._end_started(starting)
                 raise
             self._note_started(process.pid)

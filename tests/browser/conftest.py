@@ -1,4 +1,4 @@
-"""One browser and one JupyterLab for all tests of this room: each is started once, when it is first asked for."""
+"""One browser and one JupyterLab for all tests of this folder: each is started once, when it is first asked for."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """A real JupyterLab in a real Chromium: run a notebook there and say what was seen.
 
-One lab and one page serve all tests of the room: a notebook is opened, used and closed again.
+One lab and one page serve all tests of the folder: a notebook is opened, used and closed again.
 """
 
 from __future__ import annotations

@@ -63,9 +63,9 @@ def test_pauses_are_priced_within_the_screen_and_as_json(home):
     assert done.returncode == 0, done.stderr
     assert "pauses of about 300 s (the cache's life) or more" in " ".join(done.stdout.split())
     assert max(map(len, done.stdout.splitlines())) <= 80
-    told_json = json.loads(run_in_this_process(home, "idle", "BILL-4127", "--json").stdout)
-    assert set(told_json["usd"]) == {"nothing", "warm", "compact", "hour"}
-    assert told_json["pauses"][-1]["gap"] is None
+    printed_json = json.loads(run_in_this_process(home, "idle", "BILL-4127", "--json").stdout)
+    assert set(printed_json["usd"]) == {"nothing", "warm", "compact", "hour"}
+    assert printed_json["pauses"][-1]["gap"] is None
 
 
 def test_forecasts_are_added_kept_by_advice_and_shown(home):
